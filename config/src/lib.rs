@@ -1,0 +1,1 @@
+//! Files to a validated snapshot: every fault at once, with file and line

@@ -1,0 +1,89 @@
+//! Text that came from outside, made safe to print: bounded, and with nothing in it that a terminal, a log
+//! reader or a person could be led astray by.
+
+use std::fmt;
+
+/// Shows untrusted bytes on one line: printable ASCII and printable Unicode as they are, everything else
+/// (controls, ANSI escapes, bidirectional overrides, bytes that are no UTF-8, the backslash itself) escaped.
+/// What is longer than `bytes_max` is cut and marked with `…`.
+#[derive(Clone, Copy)]
+pub struct Untrusted<'a> {
+    bytes: &'a [u8],
+    bytes_max: usize,
+}
+
+/// Enough to recognise a header value or a path by, and little enough that a flood of them fills no disk.
+const BYTES_MAX: usize = 256;
+
+impl<'a> Untrusted<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, bytes_max: BYTES_MAX }
+    }
+
+    pub fn with_limit(bytes: &'a [u8], bytes_max: usize) -> Self {
+        Self { bytes, bytes_max }
+    }
+}
+
+/// Characters that change how their neighbours are shown, or that cannot be seen at all.
+fn deceives(c: char) -> bool {
+    c.is_control()
+        || c == '\\'
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+impl fmt::Display for Untrusted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write;
+        let cut = self.bytes.len() > self.bytes_max;
+        let shown = &self.bytes[..self.bytes.len().min(self.bytes_max)];
+        for chunk in shown.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if !deceives(c) {
+                    f.write_char(c)?;
+                } else if c == '\\' {
+                    f.write_str("\\\\")?;
+                } else {
+                    write!(f, "{}", c.escape_default())?;
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        if cut { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+impl fmt::Debug for Untrusted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nothing_moves_the_cursor() {
+        let shown = |bytes: &[u8]| Untrusted::new(bytes).to_string();
+        assert_eq!(shown(b"plain /path?x=1"), "plain /path?x=1");
+        assert_eq!(shown("größe ☃".as_bytes()), "größe ☃");
+        assert_eq!(shown(b"\x1b[31mred\r\nnext"), "\\u{1b}[31mred\\r\\nnext");
+        assert_eq!(shown(b"\xff\xfe"), "\\xff\\xfe");
+        assert_eq!(shown("a\u{202e}b\u{9b}c".as_bytes()), "a\\u{202e}b\\u{9b}c");
+        assert_eq!(shown(b"\\x1b"), "\\\\x1b");
+        assert_eq!(Untrusted::with_limit(b"abcdef", 3).to_string(), "abc…");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_stay_on_one_line(bytes: Vec<u8>) {
+            let shown = Untrusted::new(&bytes).to_string();
+            prop_assert!(shown.chars().all(|c| !c.is_control()));
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The durable append-only log: embedded segments and the events in them

@@ -1,0 +1,1 @@
+//! The ingress: accept path, schemes, holding stream

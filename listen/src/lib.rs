@@ -1,0 +1,1 @@
+//! Listeners on Pingora: framing gate, caps, deadlines, drain

@@ -1,0 +1,1 @@
+//! Local limits, budgets and bounds that survive a reload

@@ -1,0 +1,1 @@
+//! End to end, against the built binary with real servers
