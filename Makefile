@@ -1,0 +1,35 @@
+# One entry for everything. `make` alone prints what there is.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+export CARGO_TERM_COLOR ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run build test lint unit e2e fmt fuzz-smoke deny torture bench-ingest clean
+
+help: ## what there is
+	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: ## install what the build and the tests need (Debian packages, by name)
+	@deploy/setup.sh build
+
+run: setup build ## build, then start the appliance with the example configuration
+	@deploy/run-example.sh
+
+build: setup ## build the appliance (release)
+	$(CARGO) build --release --locked
+
+test: ## all set-up, formatting, lints and every test
+	@deploy/setup.sh build test
+	$(MAKE) --no-print-directory lint unit
+
+fmt: ## format everything
+	$(CARGO) fmt --all
+
+lint: ## formatting and lints, as CI does
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+unit: ## unit, property, corpus and end-to-end tests
+	$(CARGO) build --locked
+	$(CARGO) test --workspace --locked

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs, by name, the Debian packages that building or testing needs and that are not there yet.
+# usage: setup.sh build|test …
+set -euo pipefail
+
+declare -a wanted=()
+for part in "$@"; do
+  case "$part" in
+    # zlib-ng (in Pingora) is built by cmake, ring and blake3 by a C compiler.
+    build) wanted+=(build-essential cmake pkg-config ca-certificates) ;;
+    # loop devices and ext4 for power cuts, strace to see syncs, curl and Python as honest clients.
+    test) wanted+=(e2fsprogs strace curl python3 jq openssl iproute2 util-linux) ;;
+    *) echo "setup.sh: unknown part '$part'" >&2; exit 2 ;;
+  esac
+done
+
+missing=()
+for package in "${wanted[@]}"; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+[ "${#missing[@]}" -eq 0 ] && exit 0
+
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo)
+echo "installing: ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
