@@ -1,1 +1,27 @@
-//! End to end, against the built binary with real servers
+//! The harness: a real appliance in a directory of its own, honest and dishonest senders, and judges of what is left.
+//!
+//! A scenario reads as a story: `Appliance::new().tenant(…).start()`, send, look. Nothing here shares code with the
+//! gateway: signatures, HTTP and the reading of answers are written a second time, so that a mistake in the product
+//! is not repeated by its judge.
+//!
+//! Each appliance listens on a loopback address of its own (the whole of 127/8 is one machine), so that scenarios run
+//! side by side and no port is ever contended.
+
+pub mod appliance;
+pub mod disk;
+pub mod events;
+pub mod judge;
+pub mod load;
+pub mod metrics;
+pub mod patience;
+pub mod random;
+pub mod response;
+pub mod sender;
+pub mod settings;
+pub mod signing;
+pub mod trace;
+
+pub use appliance::{Appliance, Node};
+pub use response::Response;
+pub use sender::{Connection, Request, Sender};
+pub use settings::{Endpoint, Tenant, endpoint, tenant};
