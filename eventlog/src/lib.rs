@@ -1,1 +1,29 @@
 //! The durable append-only log: embedded segments and the events in them
+//!
+//! [`EventLog`] is the contract. Events are encoded by [`codec`], selected and checked against whoever reads
+//! them by the scope, and found again by positions ([`position`]), ids and times.
+
+pub mod codec;
+pub mod error;
+pub mod event;
+pub mod groups;
+pub mod headers;
+pub mod log;
+pub mod position;
+pub mod stat;
+
+#[cfg(any(test, feature = "test-util"))]
+pub mod memory;
+#[cfg(any(test, feature = "test-util"))]
+mod scope;
+
+pub use codec::decode_event;
+pub use error::{AppendError, CloseError, GroupError, ReadError, TrimError};
+pub use event::{Class, DeliveryId, NewEvent, StoredEvent};
+pub use headers::HeaderBlock;
+pub use log::{Append, Appended, ConsumerGroups, EventLog, EventReader, Filter, Scope, Start};
+pub use position::{Cursor, Position};
+pub use stat::{LaneStat, Stat, Trimmed};
+
+#[cfg(any(test, feature = "test-util"))]
+pub use memory::{MemoryLog, MemoryStore};

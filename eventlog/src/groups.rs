@@ -1,0 +1,243 @@
+//! Consumers' places on disk: one small file per group, replaced as a whole.
+//!
+//! A commit writes a new file beside the old one, syncs it, renames it over the old one and syncs the directory:
+//! after a crash at any moment the group is at its old place or at its new one. Groups are few and commits are
+//! batched by their nature, so a file each costs nothing and one damaged file harms one group.
+//!
+//! The file is text, so that an operator can look at it: a version line, the cursor, a CRC-32C of both.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::GroupError;
+use crate::log::ConsumerGroups;
+use crate::position::{Cursor, is_class_name};
+
+/// Most groups of one log. Each is a file; a consumer that makes up a name per run would fill the directory.
+pub const GROUPS_MAX: usize = 1024;
+
+const VERSION: &str = "tidegate-group 1";
+const SUFFIX: &str = ".cursor";
+/// A cursor of every lane that is allowed still fits; more is no cursor of ours and is not read into memory.
+const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Groups under one directory.
+#[derive(Debug)]
+pub struct FileGroups {
+    directory: PathBuf,
+    writable: bool,
+    /// One writer at a time: two commits of one group would share a temporary file.
+    writing: Mutex<()>,
+}
+
+pub(crate) fn check_name(group: &str) -> Result<(), GroupError> {
+    if is_class_name(group) { Ok(()) } else { Err(GroupError::Name(group.chars().take(80).collect())) }
+}
+
+impl FileGroups {
+    /// Creates the directory if need be, and removes what an interrupted commit left.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|suffix| suffix == "new") {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(Self { directory: directory.to_owned(), writable: true, writing: Mutex::new(()) })
+    }
+
+    /// Reads groups of a log that somebody else may be writing.
+    pub fn open_read_only(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), writable: false, writing: Mutex::new(()) }
+    }
+
+    fn path(&self, group: &str) -> PathBuf {
+        self.directory.join(format!("{group}{SUFFIX}"))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn replace(&self, group: &str, content: &str) -> io::Result<()> {
+        let new = self.directory.join(format!("{group}.new"));
+        let mut file = File::create(&new)?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, self.path(group))?;
+        self.sync_directory()
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(fault) => return Err(fault),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            if let Some(group) = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)) {
+                names.push(group.to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+fn render(cursor: &Cursor) -> String {
+    let text = format!("{VERSION}\n{cursor}\n");
+    let sum = crc32c::crc32c(text.as_bytes());
+    format!("{text}{sum:08x}\n")
+}
+
+fn parse(content: &str) -> Result<Cursor, &'static str> {
+    let mut lines = content.lines();
+    let (version, cursor, sum) = (lines.next(), lines.next(), lines.next());
+    let (Some(version), Some(cursor), Some(_)) = (version, cursor, sum) else { return Err("it is cut short") };
+    if version != VERSION {
+        return Err("its version is unknown");
+    }
+    let cursor: Cursor = cursor.parse().map_err(|_| "it holds no cursor")?;
+    if render(&cursor) == content { Ok(cursor) } else { Err("its checksum is wrong") }
+}
+
+impl ConsumerGroups for FileGroups {
+    fn commit(&self, group: &str, cursor: &Cursor) -> Result<(), GroupError> {
+        check_name(group)?;
+        if !self.writable {
+            return Err(GroupError::ReadOnly);
+        }
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let io = |source| GroupError::Io { group: group.to_owned(), source };
+        if !self.path(group).exists() && self.names().map_err(io)?.len() >= GROUPS_MAX {
+            return Err(GroupError::TooMany { max: GROUPS_MAX });
+        }
+        self.replace(group, &render(cursor)).map_err(io)
+    }
+
+    fn cursor(&self, group: &str) -> Result<Option<Cursor>, GroupError> {
+        check_name(group)?;
+        let file = match File::open(self.path(group)) {
+            Ok(file) => file,
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(GroupError::Io { group: group.to_owned(), source }),
+        };
+        let mut content = Vec::new();
+        file.take(FILE_BYTES_MAX)
+            .read_to_end(&mut content)
+            .map_err(|source| GroupError::Io { group: group.to_owned(), source })?;
+        let damaged = |reason: &str| GroupError::Damaged { group: group.to_owned(), reason: reason.to_owned() };
+        let content = std::str::from_utf8(&content).map_err(|_| damaged("it is no text"))?;
+        parse(content).map(Some).map_err(damaged)
+    }
+
+    fn list(&self) -> Result<Vec<String>, GroupError> {
+        self.names().map_err(|source| GroupError::List { source })
+    }
+
+    fn remove(&self, group: &str) -> Result<bool, GroupError> {
+        check_name(group)?;
+        if !self.writable {
+            return Err(GroupError::ReadOnly);
+        }
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        match fs::remove_file(self.path(group)) {
+            Ok(()) => {
+                self.sync_directory().map_err(|source| GroupError::Io { group: group.to_owned(), source })?;
+                Ok(true)
+            }
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(GroupError::Io { group: group.to_owned(), source }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::position::Position;
+
+    fn cursor(text: &str) -> Cursor {
+        let position: Position = text.parse().unwrap();
+        let mut cursor = Cursor::default();
+        cursor.set(position.lane, position.place);
+        cursor
+    }
+
+    #[test]
+    fn places_survive_a_reopen_and_may_go_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let groups = FileGroups::open(directory.path()).unwrap();
+        assert_eq!(groups.cursor("runner").unwrap(), None);
+        groups.commit("runner", &cursor("default.1.0.3.700")).unwrap();
+        groups.commit("audit", &Cursor::default()).unwrap();
+        drop(groups);
+
+        let groups = FileGroups::open(directory.path()).unwrap();
+        assert_eq!(groups.cursor("runner").unwrap(), Some(cursor("default.1.0.3.700")));
+        assert_eq!(groups.cursor("audit").unwrap(), Some(Cursor::default()));
+        assert_eq!(groups.list().unwrap(), ["audit", "runner"]);
+        groups.commit("runner", &cursor("default.1.0.3.100")).unwrap();
+        assert_eq!(groups.cursor("runner").unwrap(), Some(cursor("default.1.0.3.100")));
+        assert!(groups.remove("runner").unwrap());
+        assert!(!groups.remove("runner").unwrap());
+        assert_eq!(groups.cursor("runner").unwrap(), None);
+    }
+
+    /// Whatever a crash leaves of the new file, the group is at its old place.
+    #[test]
+    fn an_interrupted_commit_leaves_the_old_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let old = cursor("default.1.0.3.700");
+        FileGroups::open(directory.path()).unwrap().commit("runner", &old).unwrap();
+        let new = render(&cursor("default.1.0.4.12"));
+        for cut in 0..new.len() {
+            fs::write(directory.path().join("runner.new"), &new[..cut]).unwrap();
+            let groups = FileGroups::open(directory.path()).unwrap();
+            assert_eq!(groups.cursor("runner").unwrap(), Some(old.clone()));
+            assert_eq!(groups.list().unwrap(), ["runner"]);
+            assert!(!directory.path().join("runner.new").exists());
+        }
+    }
+
+    #[test]
+    fn damage_is_named_and_never_read_as_a_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let groups = FileGroups::open(directory.path()).unwrap();
+        let good = render(&cursor("default.1.0.3.700")).into_bytes();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(directory.path().join("runner.cursor"), &bad).unwrap();
+            assert!(matches!(groups.cursor("runner"), Err(GroupError::Damaged { .. })), "byte {at}");
+            fs::write(directory.path().join("runner.cursor"), &good[..at]).unwrap();
+            assert!(matches!(groups.cursor("runner"), Err(GroupError::Damaged { .. })), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn names_cannot_leave_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let groups = FileGroups::open(directory.path()).unwrap();
+        for name in ["", "..", "a/b", "a.b", ".new", &"a".repeat(65)] {
+            assert!(matches!(groups.commit(name, &Cursor::default()), Err(GroupError::Name(_))), "{name}");
+            assert!(matches!(groups.cursor(name), Err(GroupError::Name(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_read_only_view_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("groups");
+        let groups = FileGroups::open_read_only(&missing);
+        assert!(groups.list().unwrap().is_empty());
+        assert!(matches!(groups.commit("runner", &Cursor::default()), Err(GroupError::ReadOnly)));
+        assert!(matches!(groups.remove("runner"), Err(GroupError::ReadOnly)));
+        assert!(!missing.exists());
+    }
+}
