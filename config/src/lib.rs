@@ -1,3 +1,36 @@
-//! Files to a validated snapshot: every fault at once, with file and line
+//! Files to a validated snapshot: every fault at once, with file and line.
+//!
+//! Two kinds of file. The **appliance's** (`tidegate.toml`) is one unit: it is good, or the old one stays. Each
+//! **tenant's** is a unit of its own: a faulty one keeps that tenant's last good version and touches nobody else.
+//!
+//! What holds, and is tested:
+//! - reading goes on after a fault, so that one look says everything that is wrong;
+//! - unknown keys are refused, with the known key that was most likely meant;
+//! - every size and duration has its unit, every number its range;
+//! - secrets are references; what they resolve to is wiped when dropped and printed nowhere;
+//! - no text, however hostile, panics a loader or makes it take more than its bounds.
 
+mod appliance;
+mod document;
+mod environment;
+mod fault;
+mod form;
+mod public_url;
+mod rate;
+mod read;
 pub mod scheme;
+mod settings;
+mod tenant;
+pub mod units;
+
+pub use appliance::{load_appliance, parse_appliance};
+pub use environment::{Environment, MapEnvironment, ProcessEnvironment};
+pub use fault::{Fault, Severity, has_errors};
+pub use public_url::PublicUrl;
+pub use rate::Rate;
+pub use scheme::SchemeDeclaration;
+pub use settings::{
+    Admin, Appliance, Gateway, Holding, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits,
+    RetentionClass, SyncMode, Tenants, Unauthenticated, WhenFull,
+};
+pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, Tenant};

@@ -1,0 +1,218 @@
+//! Loads the appliance's file and checks what no key can see alone.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::document::Document;
+use crate::fault::Fault;
+use crate::form::Settings;
+use crate::read;
+use crate::settings::Appliance;
+use crate::units::{MIB, format_bytes};
+
+/// Far above any appliance's file; what is larger is another file.
+const FILE_BYTES_MAX: u64 = 4 * MIB;
+
+/// Longest path that a Unix socket can have.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Reads the appliance's file. The settings are there unless a fault is an error; warnings may be there either way.
+pub fn load_appliance(path: &Path) -> (Option<Appliance>, Vec<Fault>) {
+    let whole = |message: String| (None, vec![Fault::error(path, "", message)]);
+    match read::file(path, FILE_BYTES_MAX) {
+        Ok((bytes, _)) => parse_appliance(path, &bytes),
+        Err(read::Unreadable::Missing) => whole("is not there; name the configuration with --config".into()),
+        Err(fault) => whole(fault.to_string()),
+    }
+}
+
+/// The same from bytes; `path` names the file in faults, and its directory is where relative paths start.
+pub fn parse_appliance(path: &Path, bytes: &[u8]) -> (Option<Appliance>, Vec<Fault>) {
+    let source = match text(path, bytes) {
+        Ok(source) => source,
+        Err(fault) => return (None, vec![fault]),
+    };
+    let (mut document, mut table) = Document::parse(path, source);
+    warn_later(&mut document, table.get_mut(), &["egress", "runner"]);
+    let mut appliance = Appliance::read(&mut document, table.get_ref(), 0..0);
+    let table = table.get_ref();
+    derive(&mut appliance, table);
+    appliance.resolve_paths(&directory_of(path));
+    if document.has_errors() {
+        // What was misread has its default here: judging it against other keys would say things that are not so.
+        return (None, document.into_faults());
+    }
+    cross_check(&mut document, table, &appliance);
+    let good = !document.has_errors();
+    (good.then_some(appliance), document.into_faults())
+}
+
+/// The text of a file, or the place of the first byte that is none.
+pub(crate) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, Fault> {
+    std::str::from_utf8(bytes).map_err(|fault| {
+        let line = 1 + bytes[..fault.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        let message = "is not UTF-8 here; save the file as UTF-8";
+        Fault::error(path, "", message).at(u32::try_from(line).unwrap_or(u32::MAX))
+    })
+}
+
+/// Tables of roles that this build does not have say nothing wrong, but nothing happens because of them either.
+pub(crate) fn warn_later(document: &mut Document<'_>, table: &mut DeTable<'_>, names: &[&'static str]) {
+    for name in names {
+        if let Some(value) = table.remove(*name) {
+            let message = "belongs to a role that this version does not have: it has no effect";
+            document.within(name, |document| document.warn(value.span(), message));
+        }
+    }
+}
+
+fn directory_of(path: &Path) -> std::path::PathBuf {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    std::path::absolute(parent).unwrap_or_else(|_| match parent {
+        // `absolute` refuses the empty path: it means here.
+        empty if empty.as_os_str().is_empty() => std::env::current_dir().unwrap_or_else(|_| ".".into()),
+        other => other.into(),
+    })
+}
+
+/// Defaults that follow from other keys.
+fn derive(appliance: &mut Appliance, table: &DeTable<'_>) {
+    appliance.gateway.enabled &= table.contains_key("gateway");
+    let beside = appliance.log.directory.parent().unwrap_or(Path::new("/"));
+    if find(table, &["admin", "socket"]).is_none() {
+        appliance.admin.socket = beside.join("tidegate.sock");
+    }
+    if find(table, &["tenants", "state_directory"]).is_none() {
+        appliance.tenants.state_directory = beside.join("state");
+    }
+}
+
+fn find<'t>(table: &'t DeTable<'_>, path: &[&str]) -> Option<&'t Spanned<DeValue<'t>>> {
+    let (first, rest) = path.split_first()?;
+    let value = table.get(*first)?;
+    if rest.is_empty() { Some(value) } else { find(value.get_ref().as_table()?, rest) }
+}
+
+/// Says what a cross check found, at the key and the place of it.
+struct Check<'d, 's, 't> {
+    document: &'d mut Document<'s>,
+    table: &'t DeTable<'t>,
+}
+
+impl Check<'_, '_, '_> {
+    /// Place of a key, or of the nearest table around it that is written.
+    fn span(&self, path: &[&'static str]) -> Range<usize> {
+        (1..=path.len()).rev().find_map(|length| find(self.table, &path[..length])).map_or(0..0, Spanned::span)
+    }
+
+    fn say(&mut self, path: &[&'static str], grave: bool, message: String) {
+        let span = self.span(path);
+        descend(self.document, path, &mut |document| {
+            if grave {
+                document.fault(span.clone(), message.as_str())
+            } else {
+                document.warn(span.clone(), message.as_str())
+            }
+        });
+    }
+
+    fn fault(&mut self, path: &[&'static str], message: String) {
+        self.say(path, true, message);
+    }
+
+    fn warn(&mut self, path: &[&'static str], message: String) {
+        self.say(path, false, message);
+    }
+}
+
+fn descend(document: &mut Document<'_>, path: &[&'static str], then: &mut dyn FnMut(&mut Document<'_>)) {
+    match path.split_first() {
+        Some((first, rest)) => document.within(first, |document| descend(document, rest, then)),
+        None => then(document),
+    }
+}
+
+fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &Appliance) {
+    let mut check = Check { document, table };
+    let Appliance { gateway, log, limits, admin, .. } = appliance;
+    if !gateway.enabled {
+        check.fault(&["gateway"], "no role is enabled; add a `[gateway]` table with its public_url");
+    }
+    let body = gateway.body_bytes_max;
+    // Headers travel with the body, and the record has a head of its own.
+    let record = body + u64::from(gateway.listener.header_bytes_max) + MIB / 16;
+    let room = [
+        (
+            &["gateway", "bytes_in_flight_max"],
+            gateway.bytes_in_flight_max / 8,
+            "an eighth of it, one endpoint's share,",
+        ),
+        (&["log", "queue_bytes"], log.queue_bytes, "it"),
+        (&["log", "segment_bytes"], log.segment_bytes, "it"),
+    ];
+    for (path, bytes, what) in room {
+        if bytes < record {
+            check.fault(
+                path,
+                &format!(
+                    "{what} is {} and must hold a delivery with the largest body, {}; raise it, or lower gateway.body_bytes_max",
+                    format_bytes(bytes),
+                    format_bytes(record)
+                ),
+            );
+        }
+    }
+    let mut listening = BTreeSet::new();
+    for address in &gateway.listen {
+        if !listening.insert(*address) {
+            check.fault(&["gateway", "listen"], &format!("names {address} twice; write it once"));
+        }
+    }
+    if admin.listen.port() != 0 && listening.contains(&admin.listen) {
+        check.fault(&["admin", "listen"], &format!("{} is taken by gateway.listen; choose another port", admin.listen));
+    }
+    if !admin.listen.ip().is_loopback() {
+        check.warn(
+            &["admin", "listen"],
+            "is reachable from other machines, and metrics name tenants; see that only monitoring gets there".into(),
+        );
+    }
+    if gateway.trusted_proxies.iter().any(|net| net.prefix_len() == 0) {
+        check.warn(
+            &["gateway", "trusted_proxies"],
+            "trusts everybody: any sender can then claim any address; name your load balancers".into(),
+        );
+    }
+    let socket = admin.socket.as_os_str().len();
+    if socket > SOCKET_PATH_BYTES_MAX {
+        check.fault(
+            &["admin", "socket"],
+            format!("is {socket} bytes long and a Unix socket takes {SOCKET_PATH_BYTES_MAX}; write a shorter path"),
+        );
+    }
+    let mut classes = BTreeSet::new();
+    for class in &log.retention {
+        if !classes.insert(class.name.as_str()) {
+            check.fault(&["log", "retention"], &format!("names the class \"{}\" twice; write it once", class.name));
+        }
+    }
+    if limits.endpoint.stored_bytes_max.is_some() {
+        check.fault(
+            &["limits", "endpoint", "stored_bytes_max"],
+            "endpoints have no storage of their own; write it under [limits.tenant]".into(),
+        );
+    }
+    for (path, bytes) in [
+        (&["limits", "tenant", "bytes"], limits.tenant.bytes),
+        (&["limits", "endpoint", "bytes"], limits.endpoint.bytes),
+    ] {
+        if let Some(rate) = bytes.filter(|rate| u64::from(rate.burst) < body) {
+            let burst = format_bytes(u64::from(rate.burst));
+            check.warn(path, &format!("a body above the burst of {burst} can never pass, and gateway.body_bytes_max is {}; raise the burst", format_bytes(body)));
+        }
+    }
+}

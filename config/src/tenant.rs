@@ -1,0 +1,235 @@
+//! A tenant and its endpoints, as the accept path sees them.
+//!
+//! A node holds a million of these, and most of them sleep: what few endpoints have is boxed apart, what many share
+//! is shared, and nothing of the file's text is kept.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use domain::{EndpointId, Secret, TenantId};
+use ipnet::IpNet;
+
+use crate::fault::Fault;
+use crate::public_url::PublicUrl;
+use crate::scheme::SchemeDeclaration;
+use crate::settings::Limits;
+
+/// The customer whose events, calls and secrets these are; one file of the tenants' directory.
+#[derive(Clone, PartialEq)]
+pub struct Tenant {
+    pub id: TenantId,
+    pub endpoints: Box<[Endpoint]>,
+    /// Name of its retention class: one of `log.retention`, the first where the file names none.
+    pub retention: Arc<str>,
+    pub(crate) directory: Arc<Path>,
+    pub(crate) rare: Option<Box<RareTenant>>,
+    /// Of the file's bytes and of everything that its references resolved to; keyed per process, so it tells nothing.
+    pub(crate) digest: [u8; 16],
+}
+
+/// What few tenants have.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RareTenant {
+    pub(crate) limits: Limits,
+    pub(crate) schemes: Box<[DeclaredScheme]>,
+}
+
+/// A scheme that a tenant declared, and where.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeclaredScheme {
+    pub declaration: Arc<SchemeDeclaration>,
+    pub line: u32,
+}
+
+/// A URL that a provider posts to.
+#[derive(Clone, PartialEq)]
+pub struct Endpoint {
+    pub id: EndpointId,
+    /// Name of a preset, or of a scheme that the tenant declared.
+    pub scheme: Arc<str>,
+    /// At least one, unless the endpoint is disabled.
+    pub secrets: Box<[SecretEntry]>,
+    pub(crate) rare: Option<Box<RareEndpoint>>,
+    /// Where the endpoint stands in the tenant's file.
+    pub line: u32,
+    /// A disabled endpoint answers as an unknown one does.
+    pub enabled: bool,
+}
+
+/// What few endpoints have.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct RareEndpoint {
+    pub(crate) limits: Limits,
+    pub(crate) sources: Box<[IpNet]>,
+    pub(crate) body_bytes_max: Option<u64>,
+    pub(crate) aliases: Box<[Alias]>,
+    pub(crate) public_url: Option<PublicUrl>,
+    pub(crate) over_limit: OverLimit,
+}
+
+/// What happens to a verified delivery that is over a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OverLimit {
+    /// 429 where the provider sends again, else the bulk class.
+    #[default]
+    Default,
+    /// 429, always.
+    Refuse,
+    /// It is committed in the bulk class.
+    Bulk,
+}
+
+/// Another host and path that an endpoint answers under, so that a team migrates without touching its providers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Alias {
+    /// Lower case; none stands for every host that is served.
+    pub host: Option<Box<str>>,
+    /// Exact path, `/…`, without a query.
+    pub path: Box<str>,
+}
+
+/// One of an endpoint's secrets.
+#[derive(Clone, PartialEq)]
+pub struct SecretEntry {
+    pub secret: Secret,
+    rare: Option<Box<RareSecret>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct RareSecret {
+    name: Box<str>,
+    not_before_unix_ms: u64,
+    not_after_unix_ms: u64,
+}
+
+/// Name of an endpoint's only secret where the file gives it none.
+pub(crate) const SECRET_NAME: &str = "primary";
+
+impl Tenant {
+    /// The file that it was read from.
+    pub fn file(&self) -> PathBuf {
+        file_of(&self.directory, self.id.as_str())
+    }
+
+    pub fn limits(&self) -> &Limits {
+        self.rare.as_ref().map_or(&Limits::NONE, |rare| &rare.limits)
+    }
+
+    /// The schemes that the tenant declared itself.
+    pub fn schemes(&self) -> &[DeclaredScheme] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.schemes)
+    }
+
+    /// A fault in this tenant's file that only a later stage can see, such as an unknown scheme.
+    pub fn fault(&self, line: u32, key: impl Into<String>, message: impl Into<String>) -> Fault {
+        Fault::error(self.file(), key, message).at(line)
+    }
+}
+
+pub(crate) fn file_of(directory: &Path, tenant: &str) -> PathBuf {
+    directory.join(format!("{tenant}.toml"))
+}
+
+impl Endpoint {
+    /// Its own limits; what they leave out is the node's default.
+    pub fn limits(&self) -> &Limits {
+        self.rare.as_ref().map_or(&Limits::NONE, |rare| &rare.limits)
+    }
+
+    /// Networks that deliveries are taken from; empty means everywhere.
+    pub fn sources(&self) -> &[IpNet] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.sources)
+    }
+
+    /// Its own largest body, if it is not the node's.
+    pub fn body_bytes_max(&self) -> Option<u64> {
+        self.rare.as_ref().and_then(|rare| rare.body_bytes_max)
+    }
+
+    pub fn aliases(&self) -> &[Alias] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.aliases)
+    }
+
+    /// The URL that its provider posts to, if it is not the node's: for schemes that sign the URL.
+    pub fn public_url(&self) -> Option<&PublicUrl> {
+        self.rare.as_ref().and_then(|rare| rare.public_url.as_ref())
+    }
+
+    pub fn over_limit(&self) -> OverLimit {
+        self.rare.as_ref().map_or(OverLimit::Default, |rare| rare.over_limit)
+    }
+}
+
+impl SecretEntry {
+    pub fn new(name: &str, secret: Secret, not_before_unix_ms: Option<u64>, not_after_unix_ms: Option<u64>) -> Self {
+        let usual = name == SECRET_NAME && not_before_unix_ms.is_none() && not_after_unix_ms.is_none();
+        let rare = RareSecret {
+            name: name.into(),
+            not_before_unix_ms: not_before_unix_ms.unwrap_or(0),
+            not_after_unix_ms: not_after_unix_ms.unwrap_or(u64::MAX),
+        };
+        Self { secret, rare: (!usual).then(|| Box::new(rare)) }
+    }
+
+    /// How evidence names it.
+    pub fn name(&self) -> &str {
+        self.rare.as_ref().map_or(SECRET_NAME, |rare| &rare.name)
+    }
+
+    pub fn not_before_unix_ms(&self) -> Option<u64> {
+        self.rare.as_ref().map(|rare| rare.not_before_unix_ms).filter(|at| *at != 0)
+    }
+
+    pub fn not_after_unix_ms(&self) -> Option<u64> {
+        self.rare.as_ref().map(|rare| rare.not_after_unix_ms).filter(|at| *at != u64::MAX)
+    }
+
+    /// Whether a delivery of that time may be verified with it; both ends count as inside.
+    pub fn is_active(&self, at_unix_ms: u64) -> bool {
+        self.rare.as_ref().is_none_or(|rare| (rare.not_before_unix_ms..=rare.not_after_unix_ms).contains(&at_unix_ms))
+    }
+}
+
+impl fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Tenant");
+        shown.field("id", &self.id).field("retention", &self.retention).field("endpoints", &self.endpoints);
+        shown.field("rare", &self.rare).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Endpoint");
+        shown.field("id", &self.id).field("scheme", &self.scheme).field("secrets", &self.secrets);
+        shown.field("enabled", &self.enabled).field("line", &self.line).field("rare", &self.rare).finish()
+    }
+}
+
+impl fmt::Debug for SecretEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecretEntry").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dormant_endpoint_is_small() {
+        assert!(size_of::<Endpoint>() <= 64 && size_of::<Tenant>() <= 96 && size_of::<SecretEntry>() <= 24);
+    }
+
+    #[test]
+    fn a_secret_counts_from_its_first_to_its_last_millisecond() {
+        let entry = SecretEntry::new("old", Secret::new(*b"k"), Some(10), Some(20));
+        let active: Vec<_> = [9, 10, 20, 21].into_iter().filter(|at| entry.is_active(*at)).collect();
+        assert_eq!(active, [10, 20]);
+        assert_eq!((entry.name(), entry.not_before_unix_ms(), entry.not_after_unix_ms()), ("old", Some(10), Some(20)));
+        let entry = SecretEntry::new(SECRET_NAME, Secret::new(*b"k"), None, None);
+        assert!(entry.rare.is_none() && entry.is_active(0) && entry.is_active(u64::MAX));
+        assert_eq!(format!("{entry:?}"), "SecretEntry { name: \"primary\", .. }");
+    }
+}
