@@ -54,7 +54,7 @@ pub fn parse_appliance(path: &Path, bytes: &[u8]) -> (Option<Appliance>, Vec<Fau
 /// The text of a file, or the place of the first byte that is none.
 pub(crate) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, Fault> {
     std::str::from_utf8(bytes).map_err(|fault| {
-        let line = 1 + bytes[..fault.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        let line = bytes[..fault.valid_up_to()].split(|byte| *byte == b'\n').count();
         let message = "is not UTF-8 here; save the file as UTF-8";
         Fault::error(path, "", message).at(u32::try_from(line).unwrap_or(u32::MAX))
     })
@@ -71,7 +71,7 @@ pub(crate) fn warn_later(document: &mut Document<'_>, table: &mut DeTable<'_>, n
 }
 
 fn directory_of(path: &Path) -> std::path::PathBuf {
-    let parent = path.parent().unwrap_or(Path::new(""));
+    let parent = path.parent().unwrap_or_else(|| Path::new(""));
     std::path::absolute(parent).unwrap_or_else(|_| match parent {
         // `absolute` refuses the empty path: it means here.
         empty if empty.as_os_str().is_empty() => std::env::current_dir().unwrap_or_else(|_| ".".into()),
@@ -82,7 +82,7 @@ fn directory_of(path: &Path) -> std::path::PathBuf {
 /// Defaults that follow from other keys.
 fn derive(appliance: &mut Appliance, table: &DeTable<'_>) {
     appliance.gateway.enabled &= table.contains_key("gateway");
-    let beside = appliance.log.directory.parent().unwrap_or(Path::new("/"));
+    let beside = appliance.log.directory.parent().unwrap_or_else(|| Path::new("/"));
     if find(table, &["admin", "socket"]).is_none() {
         appliance.admin.socket = beside.join("tidegate.sock");
     }
@@ -109,23 +109,14 @@ impl Check<'_, '_, '_> {
         (1..=path.len()).rev().find_map(|length| find(self.table, &path[..length])).map_or(0..0, Spanned::span)
     }
 
-    fn say(&mut self, path: &[&'static str], grave: bool, message: String) {
+    fn fault(&mut self, path: &[&'static str], message: &str) {
         let span = self.span(path);
-        descend(self.document, path, &mut |document| {
-            if grave {
-                document.fault(span.clone(), message.as_str())
-            } else {
-                document.warn(span.clone(), message.as_str())
-            }
-        });
+        descend(self.document, path, &mut |document| document.fault(span.clone(), message));
     }
 
-    fn fault(&mut self, path: &[&'static str], message: String) {
-        self.say(path, true, message);
-    }
-
-    fn warn(&mut self, path: &[&'static str], message: String) {
-        self.say(path, false, message);
+    fn warn(&mut self, path: &[&'static str], message: &str) {
+        let span = self.span(path);
+        descend(self.document, path, &mut |document| document.warn(span.clone(), message));
     }
 }
 
@@ -178,20 +169,20 @@ fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &App
     if !admin.listen.ip().is_loopback() {
         check.warn(
             &["admin", "listen"],
-            "is reachable from other machines, and metrics name tenants; see that only monitoring gets there".into(),
+            "is reachable from other machines, and metrics name tenants; see that only monitoring gets there",
         );
     }
     if gateway.trusted_proxies.iter().any(|net| net.prefix_len() == 0) {
         check.warn(
             &["gateway", "trusted_proxies"],
-            "trusts everybody: any sender can then claim any address; name your load balancers".into(),
+            "trusts everybody: any sender can then claim any address; name your load balancers",
         );
     }
     let socket = admin.socket.as_os_str().len();
     if socket > SOCKET_PATH_BYTES_MAX {
         check.fault(
             &["admin", "socket"],
-            format!("is {socket} bytes long and a Unix socket takes {SOCKET_PATH_BYTES_MAX}; write a shorter path"),
+            &format!("is {socket} bytes long and a Unix socket takes {SOCKET_PATH_BYTES_MAX}; write a shorter path"),
         );
     }
     let mut classes = BTreeSet::new();
@@ -203,7 +194,7 @@ fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &App
     if limits.endpoint.stored_bytes_max.is_some() {
         check.fault(
             &["limits", "endpoint", "stored_bytes_max"],
-            "endpoints have no storage of their own; write it under [limits.tenant]".into(),
+            "endpoints have no storage of their own; write it under [limits.tenant]",
         );
     }
     for (path, bytes) in [

@@ -77,8 +77,7 @@ impl<'s> Document<'s> {
         }
         let (line, column) = (Some(self.line(span.start)), Some(self.column(span.start)));
         // Messages quote what was written, escaped but not bounded.
-        let mut message: String =
-            message.chars().take(MESSAGE_CHARS_MAX + 1).map(|c| if c.is_control() { ' ' } else { c });
+        let chars = message.chars().take(MESSAGE_CHARS_MAX + 1).map(|c| if c.is_control() { ' ' } else { c });
         let mut message: String = chars.collect();
         if message.chars().count() > MESSAGE_CHARS_MAX {
             message.pop();

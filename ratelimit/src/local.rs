@@ -210,4 +210,3 @@ impl Hasher for AsIs {
         self.0
     }
 }
-

@@ -174,4 +174,3 @@ impl Unauthenticated {
         u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
     }
 }
-
