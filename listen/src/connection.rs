@@ -1,0 +1,254 @@
+//! One connection, from its first byte to its last: head, exchange, answer, and again.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use config::Listener;
+use domain::Refusal;
+use pingora_core::protocols::{Stream, http::date};
+use tokio::time::Instant;
+
+use crate::drain::{Connections, Open};
+use crate::gate::Gate;
+use crate::http::{HeadLimits, HeadParser, HeadParts, Progress, TrailerLimits};
+use crate::observer::{Observer, Phase};
+use crate::timer::{Elapsed, Timer};
+use crate::{Answer, Exchange, Handler};
+
+/// How long a connection without a request stays open when a drain begins, for a request that is on its way already.
+pub(crate) const DRAIN_IDLE: Duration = Duration::from_millis(250);
+
+/// After the last answer: for how many bytes we go on reading what the client still sends. Closing at once would make
+/// the kernel reset the connection, and the reset would overtake the answer.
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// What all connections of a service share.
+pub(crate) struct Site {
+    pub(crate) settings: Listener,
+    pub(crate) limits: HeadLimits,
+    pub(crate) trailer: TrailerLimits,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) observer: Arc<dyn Observer>,
+}
+
+impl Site {
+    pub(crate) fn new(settings: Listener, handler: Arc<dyn Handler>, observer: Arc<dyn Observer>) -> Arc<Self> {
+        let limits = HeadLimits {
+            target_bytes: settings.target_bytes_max as usize,
+            header_bytes: settings.header_bytes_max as usize,
+            header_count: usize::from(settings.header_count_max),
+        };
+        let trailer = TrailerLimits { bytes: limits.header_bytes, count: limits.header_count };
+        Arc::new(Self { settings, limits, trailer, handler, observer })
+    }
+}
+
+/// What a connection keeps from one request to the next, beside the gate.
+pub(crate) struct Socket {
+    pub(crate) site: Arc<Site>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) timer: Timer,
+}
+
+impl Socket {
+    pub(crate) fn new(site: Arc<Site>, peer: SocketAddr, local: SocketAddr) -> Self {
+        let timer = Timer::new(site.settings.idle_timeout);
+        Self { site, peer, local, timer }
+    }
+}
+
+/// What became of waiting for a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    Head {
+        skipped: usize,
+        length: usize,
+    },
+    /// Nothing is asked, so nothing is answered.
+    Close,
+    Refuse(Refusal),
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(stream: Stream, mut socket: Socket, open: &Open) {
+    let mut gate = Box::new(Gate::new(stream));
+    let mut parser = HeadParser::default();
+    let mut parts = HeadParts::default();
+    let mut drain = Drain::new(open.connections());
+    let mut left = socket.site.settings.requests_per_connection_max.max(1);
+    loop {
+        parser.reset(parts);
+        let place = match next(&mut gate, &mut socket, &mut parser, &mut drain).await {
+            Next::Head { skipped, length } => (skipped, length),
+            Next::Close => return,
+            Next::Refuse(refusal) => return refuse(gate, socket, refusal).await,
+        };
+        let busy = open.busy();
+        let mut exchange = match Exchange::open(gate, socket, place, parser.take_parts()).await {
+            Ok(exchange) => exchange,
+            Err(unopened) => {
+                let (gate, socket, _, refusal) = *unopened;
+                return refuse(gate, socket, refusal).await;
+            }
+        };
+        let site = exchange.site();
+        let answer = handle(&site, &mut exchange).await;
+        site.observer.answered(answer.status);
+        left -= 1;
+        let last = left == 0 || drain.has_begun();
+        let Some((back, kept, lent, again)) = exchange.answer(answer, last).await else { return };
+        drop(busy);
+        if !again {
+            return linger(back, kept).await;
+        }
+        (gate, socket, parts) = (back, kept, lent);
+    }
+}
+
+/// Calls the handler. A panic in it costs one request and not the connection's task, which has answers to write.
+async fn handle(site: &Site, exchange: &mut Exchange) -> Answer {
+    let peer = exchange.peer();
+    let mut handling = site.handler.handle(exchange);
+    let outcome = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
+        Ok(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(_) => Poll::Ready(None),
+    })
+    .await;
+    drop(handling);
+    outcome.unwrap_or_else(|| {
+        site.observer.panicked();
+        tracing::error!(%peer, "a handler panicked");
+        Answer { close: true, ..site.handler.refused(peer, Refusal::Internal) }
+    })
+}
+
+/// Waits for the next head: idle deadline before its first byte, header deadline from then on.
+pub(crate) async fn next(gate: &mut Gate, socket: &mut Socket, parser: &mut HeadParser, drain: &mut Drain) -> Next {
+    let Socket { site, timer, .. } = socket;
+    let mut deadline = None;
+    loop {
+        if !gate.inbox().is_empty() {
+            match parser.advance(gate.inbox(), &site.limits) {
+                Ok(Progress::Complete { skipped, head }) => return Next::Head { skipped, length: head },
+                Ok(Progress::More) => {}
+                Err(refusal) => return Next::Refuse(refusal),
+            }
+        }
+        let begun = !gate.inbox().is_empty();
+        let filled = if begun {
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + site.settings.header_timeout);
+            timer.until(|| deadline, poll_fn(|cx| gate.poll_fill(cx))).await
+        } else {
+            idle(gate, timer, drain, site.settings.idle_timeout).await
+        };
+        match filled {
+            Ok(Ok(0)) if begun && !parser.is_blank() => return Next::Refuse(Refusal::MalformedRequest),
+            Ok(Ok(0) | Err(_)) => return Next::Close,
+            Ok(Ok(_)) => {}
+            Err(Elapsed) if begun => {
+                site.observer.timed_out(Phase::Header);
+                return Next::Refuse(Refusal::HeaderTimeout);
+            }
+            Err(Elapsed) => {
+                if !drain.has_begun() {
+                    site.observer.timed_out(Phase::Idle);
+                }
+                return Next::Close;
+            }
+        }
+    }
+}
+
+/// Waits for a first byte, for the idle time or, in a drain, for a moment.
+async fn idle(
+    gate: &mut Gate,
+    timer: &mut Timer,
+    drain: &mut Drain,
+    limit: Duration,
+) -> Result<io::Result<usize>, Elapsed> {
+    let mut deadline = None;
+    let mut shortened = false;
+    poll_fn(|cx| {
+        if let Poll::Ready(filled) = gate.poll_fill(cx) {
+            return Poll::Ready(Ok(filled));
+        }
+        let deadline = deadline.get_or_insert_with(|| Instant::now() + limit);
+        if !shortened && drain.poll_begun(cx).is_ready() {
+            shortened = true;
+            *deadline = (*deadline).min(Instant::now() + DRAIN_IDLE);
+        }
+        timer.poll_elapsed(*deadline, cx).map(Err)
+    })
+    .await
+}
+
+/// Answers what is no request, and closes.
+async fn refuse(mut gate: Box<Gate>, mut socket: Socket, refusal: Refusal) {
+    let site = Arc::clone(&socket.site);
+    site.observer.refused(refusal);
+    let to_head = gate.inbox().starts_with(b"HEAD ");
+    let answer = site.handler.refused(socket.peer, refusal);
+    let bytes = answer.encode_closing(to_head, &date::get_cached_date());
+    match socket.timer.within(site.settings.write_timeout, gate.write(bytes)).await {
+        Ok(Ok(())) => linger(gate, socket).await,
+        Ok(Err(_)) => {}
+        Err(Elapsed) => site.observer.timed_out(Phase::Write),
+    }
+}
+
+/// Closes in such a way that the client gets to read the last answer.
+async fn linger(mut gate: Box<Gate>, mut socket: Socket) {
+    let closing = async {
+        gate.finish().await?;
+        let mut left = LINGER_BYTES;
+        loop {
+            match poll_fn(|cx| gate.poll_discard(cx)).await? {
+                0 => return Ok::<_, io::Error>(()),
+                read if read >= left => return Ok(()),
+                read => left -= read,
+            }
+        }
+    };
+    // However this ends, it is the end: the client has gone, or has had its time.
+    let _ended = socket.timer.within(socket.site.settings.linger_timeout, closing).await;
+}
+
+/// Knows when a drain begins. Its waiter is registered once a connection and not once a request.
+pub(crate) struct Drain {
+    connections: Arc<Connections>,
+    begins: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+    begun: bool,
+}
+
+impl Drain {
+    pub(crate) fn new(connections: &Arc<Connections>) -> Self {
+        let mut draining = connections.draining();
+        let begins = Box::pin(async move {
+            // An error is a service that is gone, which is a drain if anything is.
+            let _begun = draining.wait_for(|draining| *draining).await;
+        });
+        Self { connections: Arc::clone(connections), begins, begun: false }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun || self.connections.is_draining()
+    }
+
+    fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.begun {
+            match self.begins.as_mut().poll(cx) {
+                Poll::Ready(()) => self.begun = true,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(())
+    }
+}

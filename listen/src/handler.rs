@@ -1,0 +1,22 @@
+//! What a listener hands requests to.
+
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+use domain::Refusal;
+
+use crate::{Answer, Exchange};
+
+/// Answers requests. One call at a time per connection.
+///
+/// Its future is boxed on purpose: it lives for one request, while a connection's own task lives, mostly idle, for as
+/// long as the client keeps the connection, and would have to keep room for it.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request. Whoever does not read the body closes the connection, unless it has arrived already.
+    async fn handle(&self, exchange: &mut Exchange) -> Answer;
+
+    /// The answer to what never became a request: all refusals of the gate come through here, so that bodies are made
+    /// in one place. The connection is closed behind it whatever it says.
+    fn refused(&self, peer: SocketAddr, refusal: Refusal) -> Answer;
+}

@@ -1,0 +1,193 @@
+//! A service: addresses that are listened on, and what is served there.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::IntoRawFd;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use config::Listener;
+use domain::Refusal;
+use pingora_core::apps::ServerApp;
+use pingora_core::listeners::{L4BufferSettings, ListenerConfig};
+use pingora_core::protocols::{Stream, http::date};
+use pingora_core::server::{ListenFds, ShutdownWatch};
+use pingora_core::services::Service as PingoraService;
+use pingora_core::services::listening;
+
+use crate::Handler;
+use crate::connection::{Site, Socket, serve};
+use crate::drain::Connections;
+use crate::gate::Gate;
+use crate::observer::Observer;
+use crate::timer::Timer;
+
+/// How long turning a connection away may take: long enough for a socket that can be written to, which a new one can.
+const TURN_AWAY: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// One set of addresses with one set of bounds and one handler.
+pub struct Service {
+    name: String,
+    threads: usize,
+    bound: Vec<(SocketAddr, TcpListener)>,
+    site: Arc<Site>,
+    connections: Arc<Connections>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service")
+            .field("name", &self.name)
+            .field("addresses", &self.addresses())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Binds the addresses. Port 0 takes any that is free: see [`Self::addresses`].
+    ///
+    /// Binding is done here and not by the framework, which would try for half a minute and then go on without.
+    ///
+    /// # Errors
+    /// An address cannot be bound; the error names it.
+    pub fn bind(
+        name: impl Into<String>,
+        settings: Listener,
+        addresses: &[SocketAddr],
+        handler: Arc<dyn Handler>,
+        observer: Arc<dyn Observer>,
+    ) -> io::Result<Self> {
+        let bound = addresses
+            .iter()
+            .map(|&address| {
+                let named =
+                    |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+                let listener = TcpListener::bind(address).map_err(named)?;
+                listener.set_nonblocking(true).map_err(named)?;
+                Ok((listener.local_addr().map_err(named)?, listener))
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Self {
+            name: name.into(),
+            threads: 1,
+            bound,
+            site: Site::new(settings, handler, observer),
+            connections: Connections::new(),
+        })
+    }
+
+    /// Threads that serve it. They are its own.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// What is listened on, with the ports that were found.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.bound.iter().map(|(address, _)| *address).collect()
+    }
+
+    pub(crate) fn connections(&self) -> &Arc<Connections> {
+        &self.connections
+    }
+
+    pub(crate) fn drain_timeout(&self) -> std::time::Duration {
+        self.site.settings.drain_timeout
+    }
+
+    pub(crate) fn into_pingora(self) -> Listening {
+        let app = App { site: self.site, connections: Arc::clone(&self.connections) };
+        let mut inner = listening::Service::new(self.name, app);
+        inner.threads = Some(self.threads);
+        for (address, _) in &self.bound {
+            // The gate reads in one piece what has come, and straight into the body's buffer after that: a read buffer
+            // before it would only be copied from. Writes are gathered, so that head and body leave in one segment.
+            let buffers = L4BufferSettings::default().read(0);
+            inner.add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
+        }
+        Listening { inner, bound: self.bound, connections: self.connections }
+    }
+}
+
+/// The service as Pingora runs it.
+pub(crate) struct Listening {
+    inner: listening::Service<App>,
+    bound: Vec<(SocketAddr, TcpListener)>,
+    connections: Arc<Connections>,
+}
+
+#[async_trait]
+impl PingoraService for Listening {
+    async fn start_service(&mut self, fds: Option<ListenFds>, _: ShutdownWatch, listeners_per_fd: usize) {
+        if let Some(fds) = &fds {
+            let mut fds = fds.lock();
+            for (address, listener) in self.bound.drain(..) {
+                // As if they had been handed over by a process before us: Pingora takes what the table has.
+                fds.add(address.to_string(), listener.into_raw_fd());
+            }
+        }
+        // Its own shutdown comes when everything is over; ours comes first, and connections drain in between.
+        self.inner.start_service(fds, self.connections.draining(), listeners_per_fd).await;
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn threads(&self) -> Option<usize> {
+        self.inner.threads
+    }
+
+    fn listen_addresses(&self) -> Option<Vec<String>> {
+        PingoraService::listen_addresses(&self.inner)
+    }
+}
+
+/// What Pingora hands connections to.
+struct App {
+    site: Arc<Site>,
+    connections: Arc<Connections>,
+}
+
+#[async_trait]
+impl ServerApp for App {
+    async fn process_new(self: &Arc<Self>, stream: Stream, _: &ShutdownWatch) -> Option<Stream> {
+        let (peer, local) = addresses(&stream);
+        let Some(open) = self.connections.open(self.site.settings.connections_max as usize) else {
+            self.site.observer.capped();
+            self.turn_away(stream, peer).await;
+            return None;
+        };
+        self.site.observer.opened();
+        serve(stream, Socket::new(Arc::clone(&self.site), peer, local), &open).await;
+        self.site.observer.closed();
+        None
+    }
+}
+
+impl App {
+    /// Tells a client that there is no room, without taking any: 503 at once, nothing read, nothing waited for. Told
+    /// rather than hung up on, since a provider counts a 503 with `Retry-After` as an answer and waits.
+    async fn turn_away(&self, stream: Stream, peer: SocketAddr) {
+        let answer = self.site.handler.refused(peer, Refusal::Overloaded);
+        let bytes: Bytes = answer.encode_closing(false, &date::get_cached_date());
+        let mut gate = Gate::new(stream);
+        let telling = async {
+            gate.write(bytes).await?;
+            gate.finish().await
+        };
+        // A client that cannot even take this is none that we owe more.
+        let _told = Timer::new(TURN_AWAY).within(TURN_AWAY, telling).await;
+    }
+}
+
+/// Peer and local address. Both are known for every TCP connection that is still one.
+fn addresses(stream: &Stream) -> (SocketAddr, SocketAddr) {
+    let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let digest = stream.get_socket_digest();
+    let peer = digest.as_ref().and_then(|digest| digest.peer_addr()?.as_inet().copied());
+    let local = digest.as_ref().and_then(|digest| digest.local_addr()?.as_inet().copied());
+    (peer.unwrap_or(unknown), local.unwrap_or(unknown))
+}

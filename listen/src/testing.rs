@@ -1,0 +1,74 @@
+//! For tests of handlers: exchanges and whole connections without a socket.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use config::Listener;
+use domain::Refusal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use crate::connection::{Drain, Next, Site, Socket, next, serve};
+use crate::drain::Connections;
+use crate::gate::Gate;
+use crate::http::HeadParser;
+use crate::observer::Silent;
+use crate::{Exchange, Handler};
+
+/// More than any test puts in at once.
+const PIPE_BYTES: usize = 64 * 1024 * 1024;
+
+/// An address from the documentation range.
+pub fn peer() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 7], 40_000))
+}
+
+fn local() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], 443))
+}
+
+/// The exchange that `request` begins, coming from `peer`, and the client's end of its connection: drop it and the
+/// client has hung up.
+///
+/// # Errors
+/// The gate refuses the head.
+pub async fn exchange(
+    request: &[u8],
+    peer: SocketAddr,
+    handler: Arc<dyn Handler>,
+) -> Result<(Exchange, DuplexStream), Refusal> {
+    let (mut client, server) = duplex(PIPE_BYTES);
+    client.write_all(request).await.map_err(|_| Refusal::Internal)?;
+    let site = Site::new(Listener::default(), handler, Arc::new(Silent));
+    let mut socket = Socket::new(site, peer, local());
+    let mut gate = Box::new(Gate::new(Box::new(server)));
+    let mut parser = HeadParser::default();
+    let mut drain = Drain::new(&Connections::new());
+    match next(&mut gate, &mut socket, &mut parser, &mut drain).await {
+        Next::Head { skipped, length } => {
+            let opened = Exchange::open(gate, socket, (skipped, length), parser.take_parts()).await;
+            opened.map(|exchange| (exchange, client)).map_err(|unopened| unopened.3)
+        }
+        Next::Close => Err(Refusal::MalformedRequest),
+        Next::Refuse(refusal) => Err(refusal),
+    }
+}
+
+/// Everything that `handler` and the gate answer to a client that sends `bytes` and then says that it is done.
+pub async fn converse(bytes: &[u8], settings: Listener, handler: Arc<dyn Handler>) -> Vec<u8> {
+    let (mut client, server) = duplex(PIPE_BYTES);
+    let serving = async move {
+        let site = Site::new(settings, handler, Arc::new(Silent));
+        if let Some(open) = Connections::new().open(1) {
+            serve(Box::new(server), Socket::new(site, peer(), local()), &open).await;
+        }
+    };
+    let asking = async move {
+        let mut answers = Vec::new();
+        // A connection that is closed before all was sent has still answered what it did.
+        let _sent = client.write_all(bytes).await;
+        let _closed = client.shutdown().await;
+        let _read = client.read_to_end(&mut answers).await;
+        answers
+    };
+    tokio::join!(serving, asking).1
+}
