@@ -1,1 +1,3 @@
 //! The ingress: accept path, schemes, holding stream
+
+pub mod scheme;

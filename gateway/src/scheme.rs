@@ -1,0 +1,43 @@
+//! Schemes: how a delivery proves who sent it, as data.
+//!
+//! A declaration (`config::scheme`) is compiled once into a small program: where the signature is and how it is
+//! written, what is signed, which clock counts. The program runs over raw bytes, without allocation for the plain
+//! forms, and knows no provider by name; the presets are rows of the same data that a tenant may write.
+//!
+//! What holds for every scheme:
+//! - An empty key is no key, and a delivery without an active key never verifies.
+//! - Text is read strictly. A digest has one spelling (hex may be in either case), a header that is meant once
+//!   must be there once, a field of a list that is meant once as well. What can be read in two ways is refused.
+//! - All active keys are tried; digests and tokens are compared in constant time.
+//! - A timestamp that the signature does not cover is worth nothing: such a declaration does not compile.
+//! - Whether the signature covers the body, and the delivery's id, follows from the content and is never claimed.
+//! - Bodies are bytes. They are never decoded before they are verified, and never changed.
+//!
+//! Public-key signatures, JWT and fetched keys join as further kinds of `Proof`; nothing else moves.
+
+mod compile;
+mod content;
+mod delivery;
+mod encoding;
+mod fault;
+mod form;
+mod json;
+mod key;
+mod list;
+mod presets;
+mod program;
+mod self_test;
+mod sign;
+mod source;
+mod stamp;
+mod template;
+mod url;
+mod verify;
+
+pub use delivery::{ActiveKey, DeliveryId, Headers, Unverified, Verified};
+pub use fault::{KeyFault, SignFault, VerifyFault};
+pub use key::Key;
+pub use presets::{FaultyPresets, Presets};
+pub use program::Scheme;
+pub use sign::{Signed, Unsigned};
+pub use url::{InvalidUrl, SeenUrl};

@@ -1,0 +1,167 @@
+//! Headers that hold several things: `t=1,v1=ab,v1=cd`, `v1,ab v1,cd`, `ab,cd`, `1700000000,ab,cd`.
+
+use config::scheme::ListRule;
+
+/// How one scheme writes its list.
+#[derive(Debug)]
+pub(super) struct Layout {
+    separator: u8,
+    assign: u8,
+    /// Name of the items that are signatures; without it items have no names.
+    key: Option<Box<[u8]>>,
+    /// Names of the first items of a list without names.
+    positions: Box<[Box<[u8]>]>,
+    pub(super) groups: Option<u8>,
+    spaces: bool,
+}
+
+impl Layout {
+    pub(super) fn compile(rule: &ListRule, faults: &mut Vec<String>) -> Self {
+        let mut one = |key: &str, text: &str| {
+            if let [byte] = text.as_bytes() {
+                return *byte;
+            }
+            faults.push(format!("signature.list.{key} must be one ASCII character, and is {text:?}"));
+            0
+        };
+        let separator = one("separator", &rule.separator);
+        let assign = one("assign", rule.assign.as_deref().unwrap_or("="));
+        let groups = rule.groups.as_deref().map(|text| one("groups", text));
+        if rule.key.is_some() && (!rule.positions.is_empty() || assign == separator) {
+            faults.push("signature.list: items have names by `key` and `assign`, or by `positions`, not both".into());
+        }
+        if groups == Some(separator) {
+            faults.push("signature.list: `groups` and `separator` must differ".into());
+        }
+        Self {
+            separator,
+            assign,
+            key: rule.key.as_deref().map(|key| key.as_bytes().into()),
+            positions: rule.positions.iter().map(|name| name.as_bytes().into()).collect(),
+            groups,
+            spaces: rule.spaces,
+        }
+    }
+
+    /// Can a field of this name be asked for?
+    pub(super) fn names(&self, field: &[u8]) -> bool {
+        match &self.key {
+            Some(key) => key.as_ref() != field,
+            None => self.positions.iter().any(|name| name.as_ref() == field),
+        }
+    }
+
+    /// Writes a list of one signature, with the fields that were asked for.
+    pub(super) fn write(&self, fields: &[(&[u8], &str)], signature: &str) -> String {
+        let mut items = Vec::new();
+        for (name, value) in fields {
+            match self.key {
+                Some(_) => items.push(format!("{}{}{value}", String::from_utf8_lossy(name), char::from(self.assign))),
+                None => items.push((*value).to_owned()),
+            }
+        }
+        items.push(match &self.key {
+            Some(key) => format!("{}{}{signature}", String::from_utf8_lossy(key), char::from(self.assign)),
+            None => signature.to_owned(),
+        });
+        items.join(&char::from(self.separator).to_string())
+    }
+}
+
+/// One list, as it came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List<'a> {
+    layout: &'a Layout,
+    text: &'a [u8],
+}
+
+/// A field that is meant once is there more than once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Duplicate;
+
+impl<'a> List<'a> {
+    pub(super) fn new(layout: &'a Layout, text: &'a [u8]) -> Self {
+        Self { layout, text }
+    }
+
+    /// Name and value of every item; items that should have a name and have none are nobody's.
+    fn items(self) -> impl Iterator<Item = (Option<&'a [u8]>, &'a [u8])> {
+        let layout = self.layout;
+        self.text.split(move |b| *b == layout.separator).enumerate().filter_map(move |(at, item)| {
+            let item = if layout.spaces { item.trim_ascii() } else { item };
+            if layout.key.is_some() {
+                let assign = item.iter().position(|b| *b == layout.assign)?;
+                Some((Some(&item[..assign]), &item[assign + 1..]))
+            } else {
+                Some((layout.positions.get(at).map(AsRef::as_ref), item))
+            }
+        })
+    }
+
+    pub(super) fn field(self, name: &[u8]) -> Result<Option<&'a [u8]>, Duplicate> {
+        let mut found = None;
+        for (item, value) in self.items() {
+            if item == Some(name) && found.replace(value).is_some() {
+                return Err(Duplicate);
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn signatures(self) -> impl Iterator<Item = &'a [u8]> {
+        let key = self.layout.key.as_deref();
+        self.items().filter(move |(name, _)| *name == key).map(|(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(rule: &ListRule) -> Layout {
+        let mut faults = Vec::new();
+        let layout = Layout::compile(rule, &mut faults);
+        assert_eq!(faults, Vec::<String>::new());
+        layout
+    }
+
+    fn signatures(layout: &Layout, text: &'static str) -> Vec<String> {
+        let list = List::new(layout, text.as_bytes());
+        list.signatures().map(|s| String::from_utf8_lossy(s).into_owned()).collect()
+    }
+
+    #[test]
+    fn named_items() {
+        let stripe = layout(&ListRule { separator: ",".into(), key: Some("v1".into()), ..ListRule::default() });
+        let text = "t=12,v1=ab==,v0=xx,v1=cd,junk,=e";
+        assert_eq!(signatures(&stripe, text), ["ab==", "cd"]);
+        let list = List::new(&stripe, text.as_bytes());
+        assert_eq!(list.field(b"t"), Ok(Some(&b"12"[..])));
+        assert_eq!(list.field(b"x"), Ok(None));
+        assert_eq!(List::new(&stripe, b"t=1,t=1").field(b"t"), Err(Duplicate));
+        // Space is not nothing, unless the scheme says so.
+        assert_eq!(signatures(&stripe, "t=12, v1=ab"), Vec::<String>::new());
+        let roomy = ListRule { separator: ",".into(), key: Some("v1".into()), spaces: true, ..ListRule::default() };
+        assert_eq!(signatures(&layout(&roomy), "t=12, v1=ab"), ["ab"]);
+        assert_eq!(stripe.write(&[(b"t", "12")], "ab"), "t=12,v1=ab");
+    }
+
+    #[test]
+    fn tagged_items() {
+        let rule =
+            ListRule { separator: " ".into(), assign: Some(",".into()), key: Some("v1".into()), ..ListRule::default() };
+        let standard = layout(&rule);
+        assert_eq!(signatures(&standard, "v1,ab= v1a,cd v1,ef"), ["ab=", "ef"]);
+        assert_eq!(standard.write(&[], "ab="), "v1,ab=");
+    }
+
+    #[test]
+    fn items_by_position() {
+        let bare = layout(&ListRule { separator: ",".into(), ..ListRule::default() });
+        assert_eq!(signatures(&bare, "ab,cd"), ["ab", "cd"]);
+        let recurly = layout(&ListRule { separator: ",".into(), positions: vec!["t".into()], ..ListRule::default() });
+        assert_eq!(signatures(&recurly, "17,ab,cd"), ["ab", "cd"]);
+        assert_eq!(List::new(&recurly, b"17,ab").field(b"t"), Ok(Some(&b"17"[..])));
+        assert_eq!(recurly.write(&[(b"t", "17")], "ab"), "17,ab");
+    }
+}
