@@ -43,11 +43,9 @@ impl Debt {
         if self.per_second == rate.per_second {
             return self;
         }
-        let old = u128::from(self.per_second.get());
-        let new = u128::from(rate.per_second.get());
-        let owed = (u128::from(self.owed_ns(now_ns)) * old).div_ceil(new);
-        let owed = u64::try_from(owed).unwrap_or(DEBT_NS_MAX).min(DEBT_NS_MAX);
-        Self { settled_ns: now_ns.saturating_add(owed), per_second: rate.per_second }
+        let old = Pace::of(Rate { per_second: self.per_second, burst: rate.burst });
+        let owed_ns = old.convert(self.owed_ns(now_ns), Pace::of(rate)).min(DEBT_NS_MAX);
+        Self { settled_ns: now_ns.saturating_add(owed_ns), per_second: rate.per_second }
     }
 
     pub(crate) fn owed_ns(self, now_ns: u64) -> u64 {

@@ -1,12 +1,10 @@
 //! Bytes of bodies that are being read or wait for their commit: bounded on the node and per endpoint.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-use crate::shards::Shards;
+use crate::shards::{OwnKeys, Shards, spread};
 
 /// One endpoint may hold this part of the node's bytes, so that it takes eight to shut out the others.
 const SHARE: u64 = 8;
@@ -29,12 +27,11 @@ struct Budget {
     bytes_max: u64,
     endpoint_bytes_max: u64,
     bytes: AtomicU64,
-    hasher: RandomState,
     /// Bytes per endpoint. Holds only endpoints that have some: bounded by the requests in flight.
     endpoints: Shards<Held>,
 }
 
-type Held = HashMap<u64, u64>;
+type Held = OwnKeys<u64, u64>;
 
 /// Bytes held for one delivery; given back when dropped.
 #[derive(Debug)]
@@ -53,7 +50,6 @@ impl InFlight {
             bytes_max,
             endpoint_bytes_max: bytes_max / SHARE,
             bytes: AtomicU64::new(0),
-            hasher: RandomState::new(),
             endpoints: Shards::new(),
         }))
     }
@@ -105,7 +101,7 @@ impl Drop for Reservation {
 
 impl Budget {
     fn shard(&self, endpoint: u64) -> MutexGuard<'_, Held> {
-        self.endpoints.lock(Shards::<Held>::of(self.hasher.hash_one(endpoint)))
+        self.endpoints.lock(Shards::<Held>::of(spread(endpoint)))
     }
 
     fn take(&self, endpoint: u64, bytes: u64) -> Result<(), Full> {

@@ -40,6 +40,11 @@ impl Subject {
         Self(hash("tenant", tenant.as_str()) & !(ENDPOINT_BIT | BYTES_BIT))
     }
 
+    /// A tenant's bulk class: what it may still send beyond its limits where the provider would not send it again.
+    pub fn tenant_bulk(tenant: &TenantId) -> Self {
+        Self(hash("tenant-bulk", tenant.as_str()) & !(ENDPOINT_BIT | BYTES_BIT))
+    }
+
     pub fn endpoint(endpoint: &EndpointId) -> Self {
         Self(hash("endpoint", endpoint.as_str()) & !BYTES_BIT | ENDPOINT_BIT)
     }
@@ -106,11 +111,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_keys_of_a_tenant_and_its_endpoint_differ_and_say_what_they_are() {
+    fn the_keys_of_a_tenant_and_its_endpoint_differ_and_say_what_they_are() {
         let tenant = Subject::tenant(&TenantId::parse("same").unwrap());
         let endpoint = Subject::endpoint(&EndpointId::parse("same").unwrap());
-        let keys = [tenant.events(), tenant.bytes(), endpoint.events(), endpoint.bytes()];
-        let labels: Vec<_> = keys.iter().map(|key| key.label()).collect();
+        let bulk = Subject::tenant_bulk(&TenantId::parse("same").unwrap());
+        let keys = [tenant.events(), tenant.bytes(), endpoint.events(), endpoint.bytes(), bulk.events(), bulk.bytes()];
+        let labels: Vec<_> = keys.iter().take(4).map(|key| key.label()).collect();
         assert_eq!(labels, ["tenant-events", "tenant-bytes", "endpoint-events", "endpoint-bytes"]);
         for (at, key) in keys.iter().enumerate() {
             assert!(!keys[..at].contains(key));

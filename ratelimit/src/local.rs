@@ -1,7 +1,5 @@
 //! Limits of tenants and endpoints: all that a delivery asks for at once, or nothing.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -10,7 +8,7 @@ use domain::Clock;
 use crate::debt::Debt;
 use crate::key::LimitKey;
 use crate::rate::Rate;
-use crate::shards::Shards;
+use crate::shards::{OwnKeys, Shards};
 
 /// What is asked of one bucket.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +59,7 @@ pub struct LocalLimits {
     buckets: Shards<Buckets>,
 }
 
-type Buckets = HashMap<LimitKey, Debt, BuildHasherDefault<AsIs>>;
+type Buckets = OwnKeys<LimitKey, Debt>;
 
 impl LocalLimits {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
@@ -187,26 +185,9 @@ fn keep(buckets: &mut Buckets, key: LimitKey, debt: Debt, now_ns: u64) {
 }
 
 fn shard_of(key: LimitKey) -> usize {
+    // A key is a hash already.
     Shards::<Buckets>::of(key.as_u64())
 }
 
-/// Keys are hashes already.
-#[derive(Debug, Default, Clone, Copy)]
-struct AsIs(u64);
-
-impl Hasher for AsIs {
-    fn write(&mut self, bytes: &[u8]) {
-        // Not reached for a key of one u64; right all the same.
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -64,6 +64,14 @@ impl Pace {
         Some(Quota::with_period(Duration::from_nanos(self.period_ns))?.allow_burst(self.burst.max(granules)))
     }
 
+    /// A debt that was counted at this pace, counted at another: the same units, rounded up.
+    pub(crate) fn convert(self, debt_ns: u64, other: Self) -> u64 {
+        // Shifts are at most 10, periods below 2^30 << 10: nothing overflows.
+        let old = u128::from(self.period_ns) << other.shift;
+        let new = u128::from(other.period_ns) << self.shift;
+        u64::try_from((u128::from(debt_ns) * new).div_ceil(old)).unwrap_or(u64::MAX)
+    }
+
     /// Units that can pass now, for somebody who owes `debt_ns`.
     pub(crate) fn remaining(self, debt_ns: u64) -> u32 {
         let room_ns = (u64::from(self.burst.get()) * self.period_ns).saturating_sub(debt_ns);

@@ -1,5 +1,7 @@
 //! One value in 64 pieces, each behind its own lock, so that requests of different tenants seldom meet.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// More than most machines have cores.
@@ -35,5 +37,37 @@ impl<T: Default> Shards<T> {
     /// All of them, one after the other; never two at once.
     pub(crate) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
         (0..self.0.len()).map(|shard| self.lock(shard))
+    }
+}
+
+/// A table whose keys are ours: hashes of configured names, which no sender can choose. One multiplication spreads
+/// them well enough. What senders can choose, addresses, goes into tables with the standard, keyed hasher.
+pub(crate) type OwnKeys<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
+
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Spread(u64);
+
+/// The hash by which [`OwnKeys`] places a number.
+pub(crate) fn spread(key: u64) -> u64 {
+    const ODD: u64 = 0xd6e8_feb8_6659_fd93;
+    let key = key ^ 0x9e37_79b9_7f4a_7c15;
+    let high = ((u128::from(key) * u128::from(ODD)) >> 64) as u64;
+    high ^ key.wrapping_mul(ODD)
+}
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        // Not reached by a key of one u64; right all the same.
+        for byte in bytes {
+            self.0 = spread(self.0 ^ u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = spread(key);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

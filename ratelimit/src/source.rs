@@ -56,6 +56,12 @@ fn v4_within(address: Ipv6Addr) -> Option<Ipv4Addr> {
     })
 }
 
+impl From<IpAddr> for Source {
+    fn from(address: IpAddr) -> Self {
+        Self::of(address)
+    }
+}
+
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_v6() {

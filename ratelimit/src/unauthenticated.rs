@@ -174,3 +174,6 @@ impl Unauthenticated {
         u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,10 @@
 //! Pairs of source and endpoint that verified of late.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::MutexGuard;
 
 use super::Settings;
 use super::meter::Meter;
-use crate::shards::Shards;
+use crate::shards::{OwnKeys, Shards, spread};
 use crate::source::Source;
 
 #[derive(Debug)]
@@ -15,14 +13,13 @@ pub(super) struct Known {
     recent_ns: u64,
     per_shard_max: usize,
     per_endpoint_max: usize,
-    hasher: RandomState,
     shards: Shards<Shard>,
 }
 
 /// Pairs by endpoint: an endpoint's own pairs are few and are looked through.
 #[derive(Debug, Default)]
 struct Shard {
-    endpoints: HashMap<u64, Vec<Pair>>,
+    endpoints: OwnKeys<u64, Vec<Pair>>,
     pairs: usize,
 }
 
@@ -42,7 +39,6 @@ impl Known {
             recent_ns: u64::try_from(settings.known_for.as_nanos()).unwrap_or(u64::MAX),
             per_shard_max: settings.known_max / Shards::<Shard>::COUNT,
             per_endpoint_max: settings.known_per_endpoint_max,
-            hasher: RandomState::new(),
             shards: Shards::new(),
         }
     }
@@ -116,7 +112,7 @@ impl Known {
     }
 
     fn shard(&self, endpoint: u64) -> MutexGuard<'_, Shard> {
-        self.shards.lock(Shards::<Shard>::of(self.hasher.hash_one(endpoint)))
+        self.shards.lock(Shards::<Shard>::of(spread(endpoint)))
     }
 }
 
