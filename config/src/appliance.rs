@@ -134,8 +134,7 @@ fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &App
         check.fault(&["gateway"], "no role is enabled; add a `[gateway]` table with its public_url");
     }
     let body = gateway.body_bytes_max;
-    // Headers travel with the body, and the record has a head of its own.
-    let record = body + u64::from(gateway.listener.header_bytes_max) + MIB / 16;
+    let record = body + appliance.delivery_overhead();
     let room = [
         (
             &["gateway", "bytes_in_flight_max"],

@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use domain::text::Untrusted;
 use ipnet::IpNet;
+use schemars::generate::SchemaSettings;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::document::{Document, nearest};
 use crate::public_url::PublicUrl;
 use crate::rate::Rate;
+use crate::scheme::SchemeDeclaration;
 use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// Can the key be changed while the process runs?
@@ -485,6 +488,14 @@ impl<T, F: Form<T>> Form<T> for Shown<F> {
     fn schema(&self) -> Value {
         self.0.schema()
     }
+
+    fn rows(&self) -> Vec<Row> {
+        self.0.rows()
+    }
+
+    fn is_list(&self) -> bool {
+        self.0.is_list()
+    }
 }
 
 /// Must be there.
@@ -591,6 +602,70 @@ impl<T, F: Form<T>> Form<Vec<T>> for List<F> {
 
     fn is_list(&self) -> bool {
         true
+    }
+}
+
+/// A moment with its offset, in milliseconds since the Unix epoch: TOML's own form or a string.
+pub(crate) struct Moment;
+
+impl Form<u64> for Moment {
+    fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<u64> {
+        let value = at.get_ref();
+        let text = value.as_datetime().map(ToString::to_string).or_else(|| value.as_str().map(str::to_owned));
+        let Some(text) = text else {
+            document.wrong_type(at, "a moment, such as 2026-01-31T12:00:00Z");
+            return None;
+        };
+        let moment =
+            text.parse::<jiff::Timestamp>().ok().and_then(|moment| u64::try_from(moment.as_millisecond()).ok());
+        if moment.is_none() {
+            document
+                .fault(at.span(), format!("{text:?} is no moment with an offset; write it as 2026-01-31T12:00:00Z"));
+        }
+        moment
+    }
+
+    fn show(&self, _: &u64) -> String {
+        String::new()
+    }
+
+    fn kind(&self) -> String {
+        "moment".into()
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "string", "format": "date-time" })
+    }
+}
+
+/// A scheme as a tenant declares it; `config::scheme` says its keys.
+pub(crate) struct Declared;
+
+impl Form<SchemeDeclaration> for Declared {
+    fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<SchemeDeclaration> {
+        match SchemeDeclaration::deserialize(ValueDeserializer::from(at.clone())) {
+            Ok(declaration) => Some(declaration),
+            Err(fault) => {
+                document.fault(fault.span().unwrap_or_else(|| at.span()), fault.message().to_owned());
+                None
+            }
+        }
+    }
+
+    fn show(&self, _: &SchemeDeclaration) -> String {
+        String::new()
+    }
+
+    fn kind(&self) -> String {
+        "scheme".into()
+    }
+
+    fn schema(&self) -> Value {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        });
+        settings.into_generator().into_root_schema_for::<SchemeDeclaration>().to_value()
     }
 }
 

@@ -10,6 +10,7 @@
 //! - secrets are references; what they resolve to is wiped when dropped and printed nowhere;
 //! - no text, however hostile, panics a loader or makes it take more than its bounds.
 
+mod alias;
 mod appliance;
 mod document;
 mod environment;
@@ -18,9 +19,14 @@ mod form;
 mod public_url;
 mod rate;
 mod read;
+mod reference;
+mod schema;
 pub mod scheme;
+mod secret;
 mod settings;
 mod tenant;
+mod tenant_file;
+mod tenants;
 pub mod units;
 
 pub use appliance::{load_appliance, parse_appliance};
@@ -28,9 +34,14 @@ pub use environment::{Environment, MapEnvironment, ProcessEnvironment};
 pub use fault::{Fault, Severity, has_errors};
 pub use public_url::PublicUrl;
 pub use rate::Rate;
+pub use reference::reference_markdown;
+pub use schema::{appliance_schema, schema, tenant_schema};
 pub use scheme::SchemeDeclaration;
+pub use secret::{ResolvedSecret, resolve_secret};
 pub use settings::{
     Admin, Appliance, Gateway, Holding, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits,
     RetentionClass, SyncMode, Tenants, Unauthenticated, WhenFull,
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, Tenant};
+pub use tenant_file::parse_tenant;
+pub use tenants::{Judge, TenantFiles, TenantsLoad, Unavailable};

@@ -43,7 +43,18 @@ pub(crate) fn file(path: &Path, bytes_max: u64) -> Result<(Vec<u8>, u32), Unread
     bounded(rustix::fs::open(path, FLAGS, Mode::empty())?, bytes_max)
 }
 
-/// The same for a file of a directory, which no symbolic link may lead out of.
+/// At most the first bytes of a regular file.
+pub(crate) fn start(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
+    let file = File::from(rustix::fs::open(path, FLAGS, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(Unreadable::NotAFile);
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A file of a directory, like [`file`], which no symbolic link may lead out of.
 pub(crate) fn beneath(directory: impl AsFd, name: &OsStr, bytes_max: u64) -> Result<(Vec<u8>, u32), Unreadable> {
     let beneath = rustix::fs::openat2(&directory, name, FLAGS, Mode::empty(), ResolveFlags::BENEATH);
     let opened = match beneath {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::form::{Bytes, Choice, Count, Flag, List, Needed, Span, Table, path, settings, text};
+use crate::form::{Bytes, Choice, Count, Flag, List, Needed, Shown, Span, Table, path, settings, text};
 use crate::units::{GIB, KIB, MIB, TIB, days, seconds};
 
 /// How an append is made durable.
@@ -59,7 +59,7 @@ settings! {
             "Beyond a few MiB a write only gets longer, not more efficient, and everybody in it waits.";
         /// How long events are kept, by class. A tenant's file names one of them.
         retention: Vec<RetentionClass> = vec![RetentionClass { name: "default".into(), age: days(30) }],
-            List(Table, 1..=16), restart,
+            Shown(List(Table, 1..=16), "one class, `default`, of `\"30d\"`"), restart,
             "30 days cover a month-end and the longest outage that anybody wants to replay. The first class is that of tenants that name none.";
     }
 

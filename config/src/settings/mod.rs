@@ -10,6 +10,7 @@ mod node;
 
 pub use gateway::{Gateway, Listener};
 pub use limits::{Limits, NodeLimits, Unauthenticated};
+pub(crate) use log::class_name;
 pub use log::{Holding, Log, RetentionClass, SyncMode, WhenFull};
 pub use node::{Admin, LogFormat, LogLevel, Logging, Node, Tenants};
 
@@ -45,6 +46,18 @@ impl Appliance {
         let mut keys = Vec::new();
         crate::form::Settings::restarts(self, new, "", &mut keys);
         keys
+    }
+
+    /// The largest body that this node can hold and store: an eighth of what is in flight, the log's queue and a
+    /// segment must each take a delivery of it, with headers and the record's own head.
+    pub fn body_bytes_room(&self) -> u64 {
+        let room = (self.gateway.bytes_in_flight_max / 8).min(self.log.queue_bytes).min(self.log.segment_bytes);
+        room.saturating_sub(self.delivery_overhead())
+    }
+
+    /// What a delivery takes beside its body.
+    pub(crate) fn delivery_overhead(&self) -> u64 {
+        u64::from(self.gateway.listener.header_bytes_max) + 64 * crate::units::KIB
     }
 
     /// Makes relative paths absolute: they are meant relative to the file that they stand in, wherever the process

@@ -1,0 +1,124 @@
+//! `docs/configuration.md`: every key with its type, default and the reason for it, from the rows that the loader
+//! reads by.
+
+use std::fmt::Write;
+
+use crate::form::{Effect, Row, Settings};
+use crate::settings::Appliance;
+use crate::tenant_file::TenantTable;
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+<!-- Made from the tables in config/src; `TIDEGATE_BLESS=1 cargo test -p tidegate-config` writes it anew. -->
+
+Two kinds of file, both TOML. The **appliance's file** (`tidegate run --config tidegate.toml`) is one unit: it is good,
+or the one before stays in force. Each **tenant's file** (`<tenants.directory>/<tenant>.toml`) is a unit of its own: a
+faulty one keeps that tenant's last good version and touches nobody else.
+
+- `tidegate check --config tidegate.toml` says everything that is wrong at once, with file and line.
+- Unknown keys are refused. A size has a unit (`\"25MiB\"`, also `\"25MB\"`), a duration too (`\"500ms\"`, `\"10s\"`, `\"1h30m\"`,
+  `\"30d\"`), a rate is `\"100/s burst 200\"`, of bytes `\"10MiB/s burst 50MiB\"`, or `\"unlimited\"`. Without a burst it is one
+  second's worth.
+- Relative paths start at the directory of the file that they stand in.
+- Files are read again on `SIGHUP` and when they change. Keys marked *restart* are read once, at start: a reload that
+  changes one says so and goes on with the old value.
+- Editors complete and check both files with [the schemas](schema/): put
+  `#:schema <path>/tidegate.schema.json` into the first line.
+
+## Secrets
+
+Secrets are references, never values.
+
+| reference | where | means |
+|---|---|---|
+| `secret:NAME` | tenants' files | the file `<tenants.directory>/<tenant>.secrets/NAME`; no link may lead out of that directory |
+| `env:NAME` | command line; tenants' files where `tenants.allow_env` allows the name | an environment variable of the appliance |
+| `file:PATH` | command line | a file |
+| `systemd-credential:NAME` | command line | a credential that the unit loads with `LoadCredential=` |
+
+One newline at the end of a file is taken off. A file that group or others can read is a warning: `chmod 600` it. A
+secret that changes is picked up as a file that changes is.
+
+## When a file is faulty
+
+| what | what happens |
+|---|---|
+| the appliance's file, at a reload | the settings before stay in force |
+| the appliance's file, at start | Tidegate does not start, and says everything that is wrong |
+| a tenant's file | its last good version is used: from memory, or at start from `tenants.state_directory` |
+| a tenant's file without a last good version | its endpoints answer 503, never 404, as far as they can be made out |
+| two tenants' files with the same endpoint id or alias | who had it keeps it; the other file is the faulty one |
+| the tenants' directory cannot be listed | every tenant stays as it was |
+| a tenant's file is taken away | the tenant is removed |
+";
+
+/// The text of `docs/configuration.md`.
+pub fn reference_markdown() -> String {
+    let mut out = INTRODUCTION.to_owned();
+    out.push_str("\n## The appliance's file\n");
+    for row in Appliance::rows() {
+        table(&mut out, row.name, &row, 3);
+    }
+    out.push_str("\n## A tenant's file\n\n");
+    let rows = TenantTable::rows();
+    keys(&mut out, &rows, false);
+    for row in rows.iter().filter(|row| is_table(row)) {
+        table(&mut out, row.name, row, 3);
+    }
+    out
+}
+
+/// Only a table whose keys are listed gets a section.
+fn is_table(row: &Row) -> bool {
+    !row.rows.is_empty() || row.kind.ends_with("scheme")
+}
+
+fn table(out: &mut String, path: &str, row: &Row, depth: usize) {
+    let name = if row.list { format!("[[{path}]]") } else { format!("[{path}]") };
+    // Writing to a string cannot fail.
+    write!(out, "\n{} `{name}`\n\n{}\n", "#".repeat(depth), row.meaning).unwrap_or_default();
+    if row.rows.is_empty() {
+        out.push_str("\n[schemes.md](schemes.md) explains every key with an example.\n");
+        return;
+    }
+    if row.rows.iter().any(|inner| !is_table(inner) || !inner.why.is_empty()) {
+        out.push('\n');
+        keys(out, &row.rows, true);
+    }
+    for inner in row.rows.iter().filter(|inner| is_table(inner)) {
+        table(out, &format!("{path}.{}", inner.name), inner, depth);
+    }
+}
+
+fn keys(out: &mut String, rows: &[Row], effects: bool) {
+    let restarts = effects && rows.iter().any(|row| row.effect == Effect::Restart);
+    let (title, line) = if restarts { (" takes effect |", "---|") } else { ("", "") };
+    writeln!(out, "| key | type | default |{title} meaning, and why this default |\n|---|---|---|{line}---|")
+        .unwrap_or_default();
+    for row in rows.iter().filter(|row| !is_table(row) || !row.why.is_empty()) {
+        let default = match row.default.as_str() {
+            "required" => "**required**".to_owned(),
+            "none" => "none".to_owned(),
+            text if text.starts_with(|c: char| c.is_ascii_lowercase() || c == '`') && text.contains(' ') => {
+                text.to_owned()
+            }
+            text if text.chars().all(|c| c == '[' || c == ']' || c == ',' || c == ' ') && text.len() > 2 => {
+                "see below".to_owned()
+            }
+            text => format!("`{text}`"),
+        };
+        let effect = match (restarts, row.effect) {
+            (false, _) => "",
+            (true, Effect::Live) => " live |",
+            (true, Effect::Restart) => " restart |",
+        };
+        let (name, kind, meaning) = (row.name, escaped(&row.kind), escaped(&row.meaning));
+        let why = if row.why.is_empty() { String::new() } else { format!(" *{}*", escaped(row.why)) };
+        writeln!(out, "| `{name}` | {kind} | {} |{effect} {meaning}{why} |", escaped(&default)).unwrap_or_default();
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|")
+}

@@ -1,0 +1,410 @@
+//! One tenant's file: its keys, and from its text a tenant.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use domain::{EndpointId, TenantId};
+use ipnet::IpNet;
+
+use crate::alias;
+use crate::appliance::{text as utf8, warn_later};
+use crate::document::Document;
+use crate::fault::Fault;
+use crate::form::{
+    Bytes, Choice, Declared, Flag, List, Located, Maybe, Moment, Needed, Placed, Settings, Table, Text, network,
+    settings, text, url,
+};
+use crate::public_url::PublicUrl;
+use crate::scheme::SchemeDeclaration;
+use crate::secret::ResolvedSecret;
+use crate::settings::{Appliance, Limits};
+use crate::tenant::{
+    Alias, DeclaredScheme, Endpoint, OverLimit, RareEndpoint, RareTenant, SECRET_NAME, SecretEntry, Tenant,
+};
+use crate::units::{GIB, format_bytes};
+
+settings! {
+    /// One tenant's file, `<tenant>.toml`.
+    pub(crate) struct TenantTable {
+        /// The tenant's id: the name of the file without `.toml`.
+        tenant: Option<Located<TenantId>> = None, Needed(Maybe(Placed(tenant_id()))), live,
+            "It is written twice so that a file that was copied cannot claim to be somebody else by accident.";
+        /// Name of the retention class of its events, one of `log.retention` in the appliance's file.
+        retention: Option<Located<String>> = None, Maybe(Placed(name())), live,
+            "Without it, the first class.";
+        /// What the tenant may send in all; what it leaves out is `limits.tenant` of the appliance's file.
+        limits: Limits = Limits::default(), Table, live, "";
+        /// URLs that providers post to.
+        endpoint: Vec<Located<EndpointTable>> = Vec::new(), List(Placed(Table), 0..=1_000_000), live, "";
+        /// Schemes that the tenant declares itself, for providers without a preset.
+        scheme: Vec<Located<SchemeDeclaration>> = Vec::new(), List(Placed(Declared), 0..=64), live, "";
+    }
+
+    /// A URL that a provider posts to.
+    pub(crate) struct EndpointTable {
+        /// Its id, the last part of `/hooks/{id}`. Who knows it can knock: `wh_` and 96 random bits are best.
+        id: Option<Located<EndpointId>> = None, Needed(Maybe(Placed(endpoint_id()))), live,
+            "It is unique on the node, also across tenants.";
+        /// How deliveries prove who sent them: a preset (`tidegate schemes list`) or a scheme of this file.
+        scheme: String = String::new(), Needed(name()), live,
+            "There is no unsigned endpoint, so nothing is a sensible default.";
+        /// Its secrets. All that are active are tried, so that a rotation has an overlap.
+        secrets: Vec<Located<SecretTable>> = Vec::new(), List(Placed(Table), 0..=16), live,
+            "An enabled endpoint needs at least one; each further one costs a verification for every forged delivery.";
+        /// Whether it answers. A disabled endpoint answers as an unknown one does.
+        enabled: bool = true, Flag, live,
+            "It was written to be used.";
+        /// Networks that deliveries are taken from; empty means everywhere.
+        sources: Vec<IpNet> = Vec::new(), List(network(), 0..=1024), live,
+            "The signature decides; a provider's address list is a second lock and has to be kept up to date.";
+        /// Its largest body.
+        body_bytes_max: Option<Located<u64>> = None, Maybe(Placed(Bytes(1..=GIB))), live,
+            "Without it, `gateway.body_bytes_max` of the appliance's file.";
+        /// Other places that it answers at: `/path` on every host that is served, or `host/path`.
+        aliases: Vec<Located<Alias>> = Vec::new(), List(Placed(alias::form()), 0..=64), live,
+            "For URLs that providers already have; a new endpoint needs none.";
+        /// The URL that its provider posts to, if it is not `gateway.public_url`: for schemes that sign the URL.
+        public_url: Option<PublicUrl> = None, Maybe(url()), live,
+            "Only an endpoint that is reached under another name needs it.";
+        /// What happens to a verified delivery that is over a limit.
+        over_limit: OverLimit = OverLimit::Default,
+            Choice(&[("default", OverLimit::Default), ("refuse", OverLimit::Refuse), ("bulk", OverLimit::Bulk)]), live,
+            "429 where the provider sends again, else the event is kept in the bulk class: nothing is lost by default.";
+        /// What the endpoint may receive; what it leaves out is `limits.endpoint` of the appliance's file.
+        limits: Limits = Limits::default(), Table, live, "";
+    }
+
+    /// One secret of an endpoint.
+    pub(crate) struct SecretTable {
+        /// Reference to the secret: `secret:NAME` is the file `<tenant>.secrets/NAME` beside this one; `env:NAME` where `tenants.allow_env` allows it.
+        value: Option<Located<String>> = None, Needed(Maybe(Placed(reference()))), live,
+            "Secrets are never written into a file that is copied, mailed and committed.";
+        /// Name under which evidence shows which secret verified.
+        name: Option<String> = None, Maybe(name()), live,
+            "`primary` for the first, `secret-2` for the second, and so on.";
+        /// Deliveries received before this are not verified with it, such as `2026-01-31T12:00:00Z`.
+        not_before: Option<u64> = None, Maybe(Moment), live,
+            "A secret counts at once.";
+        /// Deliveries received after this are not verified with it.
+        not_after: Option<u64> = None, Maybe(Moment), live,
+            "A secret counts until it is taken out.";
+    }
+}
+
+const fn name() -> Text<String> {
+    crate::settings::class_name()
+}
+
+const fn tenant_id() -> Text<TenantId> {
+    text(
+        "id",
+        "acme",
+        |text| TenantId::parse(text).map_err(|fault| format!("the id {text:?} {fault}")),
+        TenantId::to_string,
+    )
+}
+
+const fn endpoint_id() -> Text<EndpointId> {
+    text(
+        "id",
+        "wh_9f2c1b7a",
+        |text| EndpointId::parse(text).map_err(|fault| format!("the id {text:?} {fault}")),
+        EndpointId::to_string,
+    )
+}
+
+/// Judged when it is resolved; what is no reference may be a secret and is repeated nowhere.
+const fn reference() -> Text<String> {
+    text("reference to a secret", "secret:github", |text| Ok(text.to_owned()), |_| String::new())
+}
+
+/// What a tenant's file is judged by.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) directory: Arc<Path>,
+    pub(crate) retention: Vec<Arc<str>>,
+    pub(crate) endpoints_max: usize,
+    pub(crate) body_bytes_default: u64,
+    pub(crate) body_bytes_room: u64,
+}
+
+impl Rules {
+    pub(crate) fn of(appliance: &Appliance) -> Self {
+        Self {
+            directory: appliance.tenants.directory.as_path().into(),
+            retention: appliance.log.retention.iter().map(|class| class.name.as_str().into()).collect(),
+            endpoints_max: appliance.tenants.endpoints_per_tenant_max as usize,
+            body_bytes_default: appliance.gateway.body_bytes_max,
+            body_bytes_room: appliance.body_bytes_room(),
+        }
+    }
+}
+
+/// Names that many endpoints share, kept once.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashSet<Arc<str>>);
+
+impl Names {
+    fn share(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let shared: Arc<str> = name.into();
+        self.0.insert(Arc::clone(&shared));
+        shared
+    }
+}
+
+/// Resolves the references of one file.
+pub(crate) type Resolve<'r> = dyn FnMut(&str) -> Result<ResolvedSecret, String> + 'r;
+
+/// Reads a tenant's file. The tenant is there unless a fault is an error. `expected` is who the file may speak for.
+pub(crate) fn parse(
+    path: &Path,
+    expected: Option<&TenantId>,
+    bytes: &[u8],
+    rules: &Rules,
+    names: &mut Names,
+    resolve: &mut Resolve<'_>,
+) -> (Option<Tenant>, Vec<Fault>) {
+    let source = match utf8(path, bytes) {
+        Ok(source) => source,
+        Err(fault) => return (None, vec![fault]),
+    };
+    let (mut document, mut table) = Document::parse(path, source);
+    warn_later(&mut document, table.get_mut(), &["connection", "egress"]);
+    let read = TenantTable::read(&mut document, table.get_ref(), 0..0);
+    let tenant = build(&mut document, read, expected, rules, names, resolve);
+    (tenant.filter(|_| !document.has_errors()), document.into_faults())
+}
+
+/// A tenant's file by itself, with every reference resolved to the same secret: for fuzzing.
+pub fn parse_tenant(bytes: &[u8]) -> (Option<Tenant>, Vec<Fault>) {
+    let secret = || ResolvedSecret { secret: domain::Secret::new(*b"any"), warning: None };
+    let rules = Rules::of(&Appliance::default());
+    parse(Path::new("tenant.toml"), None, bytes, &rules, &mut Names::default(), &mut |_| Ok(secret()))
+}
+
+fn build(
+    document: &mut Document<'_>,
+    table: TenantTable,
+    expected: Option<&TenantId>,
+    rules: &Rules,
+    names: &mut Names,
+    resolve: &mut Resolve<'_>,
+) -> Option<Tenant> {
+    if let Some((id, expected)) = table.tenant.as_ref().zip(expected).filter(|(id, expected)| id.value != **expected) {
+        let message =
+            format!("is \"{}\" in the file of \"{expected}\"; a tenant's file is named {}.toml", id.value, id.value);
+        document.within("tenant", |document| document.fault(id.span.clone(), message));
+    }
+    let retention = retention(document, table.retention.as_ref(), rules);
+    if table.endpoint.len() > rules.endpoints_max {
+        let (count, max) = (table.endpoint.len(), rules.endpoints_max);
+        let message = format!(
+            "has {count} endpoints and tenants.endpoints_per_tenant_max is {max}; raise it or divide the tenant"
+        );
+        document.within("endpoint", |document| document.fault(table.endpoint[max].span.clone(), message));
+    }
+    let schemes = schemes(document, table.scheme);
+    let mut seen = Seen::default();
+    let mut endpoints = Vec::with_capacity(table.endpoint.len().min(rules.endpoints_max));
+    for (index, Located { span, value }) in table.endpoint.into_iter().enumerate().take(rules.endpoints_max) {
+        let endpoint = document.within("endpoint", |document| {
+            document.within_index(index, |document| {
+                build_endpoint(document, &span, value, rules, names, &mut seen, resolve)
+            })
+        });
+        endpoints.extend(endpoint);
+    }
+    let rare = (!table.limits.is_none() || !schemes.is_empty())
+        .then(|| Box::new(RareTenant { limits: table.limits, schemes: schemes.into() }));
+    Some(Tenant {
+        id: table.tenant?.value,
+        endpoints: endpoints.into(),
+        retention: retention?,
+        directory: Arc::clone(&rules.directory),
+        rare,
+        digest: [0; 16],
+    })
+}
+
+fn retention(document: &mut Document<'_>, named: Option<&Located<String>>, rules: &Rules) -> Option<Arc<str>> {
+    let Some(named) = named else { return rules.retention.first().cloned() };
+    let found = rules.retention.iter().find(|class| ***class == *named.value).cloned();
+    if found.is_none() {
+        let known = rules.retention.join(", ");
+        let message = format!(
+            "\"{}\" is no retention class; known here: {known} (log.retention in the appliance's file)",
+            named.value
+        );
+        document.within("retention", |document| document.fault(named.span.clone(), message));
+    }
+    found
+}
+
+fn schemes(document: &mut Document<'_>, tables: Vec<Located<SchemeDeclaration>>) -> Vec<DeclaredScheme> {
+    let mut seen = BTreeSet::new();
+    let mut schemes = Vec::with_capacity(tables.len());
+    for (index, Located { span, value }) in tables.into_iter().enumerate() {
+        if !seen.insert(value.name.clone()) {
+            let message = format!("declares the scheme {:?} a second time; give it a name of its own", value.name);
+            document.within("scheme", |document| {
+                document.within_index(index, |document| document.fault(span.clone(), message));
+            });
+        }
+        schemes.push(DeclaredScheme { declaration: Arc::new(value), line: document.line(span.start) });
+    }
+    schemes
+}
+
+/// What may be there once in a file.
+#[derive(Default)]
+struct Seen {
+    ids: HashMap<EndpointId, u32>,
+    aliases: HashMap<Alias, u32>,
+}
+
+fn build_endpoint(
+    document: &mut Document<'_>,
+    span: &Range<usize>,
+    table: EndpointTable,
+    rules: &Rules,
+    names: &mut Names,
+    seen: &mut Seen,
+    resolve: &mut Resolve<'_>,
+) -> Option<Endpoint> {
+    let line = document.line(span.start);
+    if let Some(id) = &table.id
+        && let Some(first) = seen.ids.insert(id.value.clone(), line)
+    {
+        let message =
+            format!("\"{}\" is the id of the endpoint in line {first} too; every endpoint has its own", id.value);
+        document.within("id", |document| document.fault(id.span.clone(), message));
+    }
+    for (index, alias) in table.aliases.iter().enumerate() {
+        if let Some(first) = seen.aliases.insert(alias.value.clone(), line) {
+            let message = format!("is an alias of the endpoint in line {first} too; a place leads to one endpoint");
+            document.within("aliases", |document| {
+                document.within_index(index, |document| document.fault(alias.span.clone(), message));
+            });
+        }
+    }
+    check_limits(document, span, &table, rules);
+    let secrets = build_secrets(document, span, table.secrets, table.enabled, resolve);
+    let rare = RareEndpoint {
+        limits: table.limits,
+        sources: table.sources.into(),
+        body_bytes_max: table.body_bytes_max.map(|bytes| bytes.value),
+        aliases: table.aliases.into_iter().map(|alias| alias.value).collect(),
+        public_url: table.public_url,
+        over_limit: table.over_limit,
+    };
+    Some(Endpoint {
+        id: table.id?.value,
+        scheme: names.share(&table.scheme),
+        secrets: secrets.into(),
+        rare: (rare != RareEndpoint::default()).then(|| Box::new(rare)),
+        line,
+        enabled: table.enabled,
+    })
+}
+
+fn check_limits(document: &mut Document<'_>, span: &Range<usize>, table: &EndpointTable, rules: &Rules) {
+    if table.limits.stored_bytes_max.is_some() {
+        let message = "endpoints have no storage of their own; write stored_bytes_max under the tenant's [limits]";
+        document.within("limits", |document| document.fault(span.clone(), message));
+    }
+    if let Some(max) = table.body_bytes_max.as_ref().filter(|max| max.value > rules.body_bytes_room) {
+        let message = format!(
+            "is {} and this node can hold {} for one endpoint; raise gateway.bytes_in_flight_max, log.queue_bytes or log.segment_bytes",
+            format_bytes(max.value),
+            format_bytes(rules.body_bytes_room)
+        );
+        document.within("body_bytes_max", |document| document.fault(max.span.clone(), message));
+    }
+    let body = table.body_bytes_max.as_ref().map_or(rules.body_bytes_default, |max| max.value);
+    if let Some(rate) = table.limits.bytes.filter(|rate| u64::from(rate.burst) < body) {
+        let message = format!(
+            "a body above the burst of {} can never pass, and up to {} are taken; raise the burst or set body_bytes_max",
+            format_bytes(u64::from(rate.burst)),
+            format_bytes(body)
+        );
+        document.within("limits", |document| document.within("bytes", |document| document.warn(span.clone(), message)));
+    }
+}
+
+fn build_secrets(
+    document: &mut Document<'_>,
+    span: &Range<usize>,
+    tables: Vec<Located<SecretTable>>,
+    enabled: bool,
+    resolve: &mut Resolve<'_>,
+) -> Vec<SecretEntry> {
+    if tables.is_empty() && enabled {
+        let message = "has no secret; write secrets = [{ value = \"secret:NAME\" }]";
+        document.within("secrets", |document| document.fault(span.clone(), message));
+    }
+    let mut used = BTreeSet::new();
+    let mut entries = Vec::with_capacity(tables.len());
+    for (index, Located { span, value: table }) in tables.into_iter().enumerate() {
+        document.within("secrets", |document| {
+            document.within_index(index, |document| {
+                let name = table.name.unwrap_or_else(|| match index {
+                    0 => SECRET_NAME.into(),
+                    _ => format!("secret-{}", index + 1),
+                });
+                if !used.insert(name.clone()) {
+                    document
+                        .fault(span.clone(), format!("is the second secret named \"{name}\"; give each its own name"));
+                }
+                if table.not_before.zip(table.not_after).is_some_and(|(before, after)| before >= after) {
+                    document.fault(span.clone(), "ends before it begins; not_after must be later than not_before");
+                }
+                let Some(reference) = table.value else { return };
+                if let Some(found) = resolve_one(document, &reference, enabled, resolve) {
+                    entries.push(SecretEntry::new(&name, found.secret, table.not_before, table.not_after));
+                }
+            });
+        });
+    }
+    entries
+}
+
+fn resolve_one(
+    document: &mut Document<'_>,
+    reference: &Located<String>,
+    enabled: bool,
+    resolve: &mut Resolve<'_>,
+) -> Option<ResolvedSecret> {
+    let span = reference.span.clone();
+    document.within("value", |document| {
+        // A reload looks for references in the text, without parsing it: they have to stand there as they are meant.
+        let written = document.source().get(span.clone()).unwrap_or_default();
+        let plain = written.len() == reference.value.len() + 2
+            && written.get(1..).is_some_and(|rest| rest.starts_with(&reference.value));
+        let found = if plain {
+            resolve(&reference.value)
+        } else {
+            Err("must be written plainly, in one pair of quotes and without escapes".into())
+        };
+        match found {
+            Ok(found) => {
+                if let Some(warning) = &found.warning {
+                    document.warn(span, warning.as_str());
+                }
+                Some(found)
+            }
+            Err(message) if enabled => {
+                document.fault(span, message);
+                None
+            }
+            Err(message) => {
+                document.warn(span, format!("{message} (the endpoint is disabled, so nothing depends on it)"));
+                None
+            }
+        }
+    })
+}

@@ -1,0 +1,91 @@
+//! Which tenants' files are there.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use domain::TenantId;
+
+use super::{Unavailable, recover};
+use crate::fault::Fault;
+use crate::read;
+
+/// Entries of the directory that are looked at for each file that may be there: secrets directories, editors' files.
+const ENTRIES_PER_FILE: usize = 4;
+
+/// Files that belong to nobody are named in faults up to this many.
+const STRANGERS_MAX: usize = 100;
+
+/// Enough of such a file to make out what it was meant to have.
+const STRANGER_BYTES_MAX: u64 = 64 * 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// In order.
+    pub(crate) ids: Vec<TenantId>,
+    pub(crate) faults: Vec<Fault>,
+    /// Files whose names are no ids.
+    pub(crate) strangers: Vec<(Fault, Unavailable)>,
+    /// The directory could not be listed: these are those who were there.
+    pub(crate) unread: bool,
+}
+
+impl Listing {
+    pub(crate) fn of(ids: impl Iterator<Item = TenantId>) -> Self {
+        let mut ids: Vec<_> = ids.collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Self { ids, ..Self::default() }
+    }
+}
+
+/// Lists `<tenant>.toml` files. Above `files_max`, who is known already comes first.
+pub(crate) fn list(directory: &Path, files_max: usize, known: impl Fn(&TenantId) -> bool) -> Result<Listing, String> {
+    let unlisted = |fault: std::io::Error| {
+        format!(
+            "cannot be listed: {fault}; create it, or set tenants.directory. Until then every tenant stays as it was"
+        )
+    };
+    let entries = std::fs::read_dir(directory).map_err(unlisted)?;
+    let mut ids = Vec::new();
+    let mut strangers = Vec::new();
+    let mut faults = Vec::new();
+    for (seen, entry) in entries.enumerate() {
+        let name = entry.map_err(unlisted)?.file_name();
+        if seen >= files_max.saturating_mul(ENTRIES_PER_FILE).saturating_add(1024) {
+            let message = "has far more entries than tenants.files_max; the rest is not read";
+            faults.push(Fault::error(directory, "tenants.directory", message));
+            break;
+        }
+        // Hidden files are editors' and mounts' own.
+        let Some(stem) = name.as_bytes().strip_suffix(b".toml").filter(|stem| !stem.starts_with(b".")) else {
+            continue;
+        };
+        match std::str::from_utf8(stem).map(TenantId::parse) {
+            Ok(Ok(id)) => ids.push(id),
+            Ok(Err(fault)) => {
+                strangers.push((directory.join(&name), format!("is named after no tenant: the id {fault}")));
+            }
+            Err(_) => strangers.push((directory.join(&name), "is named after no tenant: the name is not UTF-8".into())),
+        }
+    }
+    ids.sort_unstable();
+    if ids.len() > files_max {
+        let message = format!(
+            "has {} tenants' files and tenants.files_max is {files_max}; {} are not read. Raise it",
+            ids.len(),
+            ids.len() - files_max
+        );
+        faults.push(Fault::error(directory, "tenants.files_max", message));
+        ids.sort_by_cached_key(|id| (!known(id), id.clone()));
+        ids.truncate(files_max);
+        ids.sort_unstable();
+    }
+    strangers.sort();
+    let strangers = strangers.into_iter().take(STRANGERS_MAX).map(|(file, message)| {
+        let start = read::start(&file, STRANGER_BYTES_MAX).unwrap_or_default();
+        let (endpoints, aliases) = recover::recover(&start, 1024);
+        let fault = Fault::error(&file, "", format!("{message}; rename it to <tenant>.toml"));
+        (fault, Unavailable { file, endpoints, aliases })
+    });
+    Ok(Listing { ids, faults, strangers: strangers.collect(), unread: false })
+}

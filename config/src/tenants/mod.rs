@@ -1,0 +1,376 @@
+//! The tenants' files as a set: loaded, and loaded again when something changed.
+//!
+//! What holds:
+//! - A faulty file keeps its tenant's last good version, from memory or, at a cold start, from the state directory.
+//!   With none, what can be made out of it is `Unavailable`: 503, never 404.
+//! - A faulty file touches nobody else. Who had an endpoint id or an alias keeps it against a newcomer.
+//! - A file that did not change, and whose secrets did not, is not parsed again: its `Arc<Tenant>` is the same.
+//! - A file that is gone takes its tenant with it; a directory that cannot be listed takes nobody.
+
+mod claims;
+mod digest;
+mod last_good;
+mod listing;
+mod recover;
+mod settle;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use domain::{EndpointId, TenantId};
+
+use crate::environment::Environment;
+use crate::fault::Fault;
+use crate::read;
+use crate::secret::TenantSecrets;
+use crate::settings::Appliance;
+use crate::tenant::{Alias, Tenant, file_of};
+use crate::tenant_file::{self, Names, Rules};
+
+use digest::{Digester, References};
+use last_good::{Index, LastGood, Record};
+use listing::Listing;
+use settle::{Candidate, Slot};
+
+/// What a later stage says about a tenant that parsed: unknown schemes, keys that cannot be decoded, known answers
+/// that fail. An error among its faults makes the file faulty.
+pub type Judge<'j> = dyn FnMut(&Tenant) -> Vec<Fault> + 'j;
+
+/// What the tenants' directory says now.
+#[derive(Debug, Default)]
+pub struct TenantsLoad {
+    /// Every tenant in force, by id; the same `Arc` as before where nothing changed.
+    pub tenants: Vec<Arc<Tenant>>,
+    /// Faulty files without a last good version.
+    pub unavailable: Vec<Unavailable>,
+    /// Everything that is wrong now. A warning about a file is said when the file is read, and not again.
+    pub faults: Vec<Fault>,
+    /// How many tenants are not what they were at the load before.
+    pub changed: usize,
+    /// Tenants whose files are gone since the load before.
+    pub removed: Vec<TenantId>,
+}
+
+/// A faulty file without a last good version: what it most likely has answers 503 and never 404.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable {
+    pub file: PathBuf,
+    pub endpoints: Vec<EndpointId>,
+    pub aliases: Vec<Alias>,
+}
+
+/// The tenants' files, and what is remembered of them between loads.
+#[derive(Debug)]
+pub struct TenantFiles {
+    known: Vec<Known>,
+    last_good: Option<LastGood>,
+    /// Whether this process has loaded before: until then the state directory says who was there first.
+    warm: bool,
+    /// Whether the state directory could not be written: then everything is, the next time.
+    unsaved: bool,
+    digester: Digester,
+}
+
+/// One file between loads: 16 bytes for a good one beside its tenant.
+#[derive(Debug)]
+pub(crate) struct Known {
+    tenant: Option<Arc<Tenant>>,
+    bad: Option<Box<Bad>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Bad {
+    id: TenantId,
+    digest: [u8; 16],
+    faults: Vec<Fault>,
+    unavailable: Option<Unavailable>,
+    /// Whether another file's change can mend it.
+    contested: bool,
+}
+
+impl Known {
+    fn id(&self) -> Option<&TenantId> {
+        self.bad.as_ref().map(|bad| &bad.id).or_else(|| self.tenant.as_ref().map(|tenant| &tenant.id))
+    }
+}
+
+impl TenantFiles {
+    /// Files whose last good versions are kept under `tenants.state_directory` of the appliance's file.
+    pub fn new(appliance: &Appliance) -> Self {
+        Self { last_good: Some(LastGood::new(&appliance.tenants.state_directory)), ..Self::without_state() }
+    }
+
+    /// Files as they are: nothing is kept and nothing falls back. For `tidegate check`.
+    pub fn without_state() -> Self {
+        Self { known: Vec::new(), last_good: None, warm: false, unsaved: false, digester: Digester::new() }
+    }
+
+    /// Loads the tenants' files, the first and every later time; only what changed since is parsed.
+    pub fn load(&mut self, appliance: &Appliance, environment: &dyn Environment, judge: &mut Judge<'_>) -> TenantsLoad {
+        let mut faults = Vec::new();
+        let mut index = self.read_index(&mut faults);
+        let settings = &appliance.tenants;
+        let listing = listing::list(&settings.directory, settings.files_max as usize, |id| self.position(id).is_some());
+        let known = std::mem::take(&mut self.known);
+        let listing = listing.unwrap_or_else(|message| {
+            faults.push(Fault::error(&settings.directory, "tenants.directory", message));
+            let kept = known.iter().filter_map(Known::id).cloned();
+            let kept = kept.chain(index.as_ref().into_iter().flat_map(Index::tenants).cloned());
+            Listing { unread: true, ..Listing::of(kept) }
+        });
+        faults.extend(listing.faults.iter().cloned());
+
+        let rules = Rules::of(appliance);
+        self.digester.settle_on(&rules, &settings.allow_env);
+        let mut reader = Reader {
+            appliance,
+            environment,
+            rules,
+            digester: &self.digester,
+            names: Names::default(),
+            keep_bytes: self.last_good.is_some(),
+            unsaved: self.unsaved,
+            index: index.as_ref(),
+            judge,
+        };
+        let mut known: HashMap<TenantId, Known> =
+            known.into_iter().filter_map(|known| Some((known.id()?.clone(), known))).collect();
+        let unread = listing.unread;
+        let slots = listing.ids.into_iter().map(|id| {
+            let before = known.remove(&id);
+            if unread { reader.unread(id, before) } else { reader.read(id, before) }
+        });
+        let slots: Vec<Slot> = slots.collect();
+        let mut removed: Vec<TenantId> = known.into_keys().collect();
+        if let Some(index) = &index {
+            removed
+                .extend(index.tenants().filter(|id| slots.binary_search_by(|slot| slot.id.cmp(id)).is_err()).cloned());
+        }
+        removed.sort_unstable();
+        removed.dedup();
+
+        let slots = settle::settle(slots, &mut |id| reader.last_good(id));
+        self.keep(&slots, &removed, index.take().as_ref(), &mut faults);
+        let mut load = self.finish(slots, listing.strangers, removed);
+        load.faults.splice(0..0, faults);
+        self.warm = true;
+        load
+    }
+
+    fn position(&self, id: &TenantId) -> Option<usize> {
+        self.known.binary_search_by(|known| known.id().cmp(&Some(id))).ok()
+    }
+
+    /// What the state directory has: read at a cold start, or when it may be needed because something was faulty.
+    fn read_index(&mut self, faults: &mut Vec<Fault>) -> Option<Index> {
+        if self.warm {
+            return None;
+        }
+        let last_good = self.last_good.as_mut()?;
+        match last_good.index() {
+            Ok(index) => {
+                if index.damaged {
+                    let message = "is damaged behind its last whole record; it is written anew from the files";
+                    faults.push(Fault::warning(last_good.path(), "", message));
+                    self.unsaved = true;
+                }
+                Some(index)
+            }
+            Err(fault) => {
+                let message = format!("cannot be read: {fault}; faulty files have no last good version");
+                faults.push(Fault::warning(last_good.path(), "", message));
+                None
+            }
+        }
+    }
+
+    /// Keeps what is new and good, and forgets what is gone.
+    fn keep(&mut self, slots: &[Slot], removed: &[TenantId], index: Option<&Index>, faults: &mut Vec<Fault>) {
+        let Some(last_good) = &mut self.last_good else { return };
+        let good = slots.iter().filter_map(|slot| Some(Record::Good(&slot.id, slot.to_keep()?)));
+        match last_good.append(good.chain(removed.iter().map(Record::Gone)), index) {
+            Ok(()) => self.unsaved = false,
+            Err(fault) => {
+                self.unsaved = true;
+                let message = format!(
+                    "cannot be written: {fault}; a file that is faulty at the next start will have no last good version. Make the directory writable, or set tenants.state_directory"
+                );
+                faults.push(Fault::warning(last_good.path(), "tenants.state_directory", message));
+            }
+        }
+    }
+
+    fn finish(
+        &mut self,
+        slots: Vec<Slot>,
+        strangers: Vec<(Fault, Unavailable)>,
+        removed: Vec<TenantId>,
+    ) -> TenantsLoad {
+        let mut load = TenantsLoad { changed: removed.len(), removed, ..TenantsLoad::default() };
+        for id in &load.removed {
+            tracing::info!(tenant = %id, "tenant removed: its file is gone");
+        }
+        let mut claims = claims::Claims::default();
+        let any_unavailable = !strangers.is_empty() || slots.iter().any(|slot| slot.in_force().is_none());
+        self.known = Vec::with_capacity(slots.len());
+        load.tenants = Vec::with_capacity(slots.len());
+        for (owner, slot) in slots.into_iter().enumerate() {
+            load.changed += usize::from(slot.changed());
+            load.faults.extend(slot.faults.iter().cloned());
+            if let Some(tenant) = slot.in_force() {
+                if any_unavailable {
+                    claims.claim(owner, tenant);
+                }
+                load.tenants.push(Arc::clone(tenant));
+            }
+            self.known.push(slot.into_known());
+        }
+        let of_known = self.known.iter().filter_map(|known| known.bad.as_ref()?.unavailable.clone());
+        let mut unavailable: Vec<Unavailable> = of_known.collect();
+        for (fault, recovered) in strangers {
+            load.faults.push(fault);
+            unavailable.push(recovered);
+        }
+        for one in &mut unavailable {
+            // A faulty file cannot make somebody else's endpoint unavailable by naming it.
+            one.endpoints.retain(|id| !claims.has_id(id));
+            one.aliases.retain(|alias| !claims.has_alias(alias));
+        }
+        load.unavailable = unavailable;
+        load
+    }
+}
+
+/// Reads one file after the other.
+struct Reader<'a, 'j> {
+    appliance: &'a Appliance,
+    environment: &'a dyn Environment,
+    rules: Rules,
+    digester: &'a Digester,
+    names: Names,
+    keep_bytes: bool,
+    unsaved: bool,
+    index: Option<&'a Index>,
+    judge: &'a mut Judge<'j>,
+}
+
+impl Reader<'_, '_> {
+    fn path(&self, id: &TenantId) -> PathBuf {
+        file_of(&self.rules.directory, id.as_str())
+    }
+
+    /// A file that could not even be looked for: what was in force stays.
+    fn unread(&self, id: TenantId, before: Option<Known>) -> Slot {
+        match before {
+            Some(known) => Slot::unchanged(id, known),
+            None => Slot::faulty(id, None, [0; 16], Vec::new(), Unavailable::of(self.path_of_nobody())),
+        }
+    }
+
+    fn path_of_nobody(&self) -> &Path {
+        &self.rules.directory
+    }
+
+    fn read(&mut self, id: TenantId, before: Option<Known>) -> Slot {
+        let path = self.path(&id);
+        let bytes = match read::file(&path, self.appliance.tenants.file_bytes_max) {
+            Ok((bytes, _)) => bytes,
+            Err(fault) => return self.unreadable(id, before, &path, &fault),
+        };
+        let mut secrets =
+            TenantSecrets::new(self.environment, &self.appliance.tenants.allow_env, &self.rules.directory, id.as_str());
+        let mut references = References::default();
+        let digest = self.digester.of(&bytes, &mut references, &mut |reference| secrets.resolve(reference));
+        let unchanged = before.as_ref().is_some_and(|known| match (&known.bad, &known.tenant) {
+            (Some(bad), _) => bad.digest == digest && !bad.contested,
+            (None, Some(tenant)) => tenant.digest == digest,
+            (None, None) => false,
+        });
+        if let Some(known) = before {
+            if unchanged {
+                let mut slot = Slot::unchanged(id, known);
+                slot.bytes = (self.unsaved && slot.is_good()).then_some(bytes);
+                return slot;
+            }
+            return self.parse(id, known.tenant, &path, bytes, digest, &references);
+        }
+        self.parse(id, None, &path, bytes, digest, &references)
+    }
+
+    fn unreadable(&self, id: TenantId, before: Option<Known>, path: &Path, fault: &read::Unreadable) -> Slot {
+        let message = format!("{fault}; mend it, or take the file away to remove the tenant");
+        let mut unavailable = Unavailable::of(path);
+        // Too large to be read whole, but its beginning says most of what would be 404 otherwise.
+        if let Ok(start) = read::start(path, self.appliance.tenants.file_bytes_max) {
+            (unavailable.endpoints, unavailable.aliases) = recover::recover(&start, self.rules.endpoints_max);
+        }
+        let digest = self.digester.of(message.as_bytes(), &mut References::default(), &mut |_| Err(String::new()));
+        let before = before.and_then(|known| known.tenant);
+        Slot::faulty(id, before, digest, vec![Fault::error(path, "", message)], unavailable)
+    }
+
+    fn parse(
+        &mut self,
+        id: TenantId,
+        before: Option<Arc<Tenant>>,
+        path: &Path,
+        bytes: Vec<u8>,
+        digest: [u8; 16],
+        references: &References,
+    ) -> Slot {
+        let (tenant, mut faults) =
+            tenant_file::parse(path, Some(&id), &bytes, &self.rules, &mut self.names, &mut |it| references.take(it));
+        let mut judged = None;
+        if let Some(mut tenant) = tenant {
+            faults.extend((self.judge)(&tenant));
+            tenant.digest = digest;
+            judged = (!crate::fault::has_errors(&faults)).then(|| Arc::new(tenant));
+        }
+        let incumbent = self.index.is_some_and(|index| index.holds(&id, &bytes));
+        let recovered = |bytes: &[u8], max| {
+            let (endpoints, aliases) = recover::recover(bytes, max);
+            Unavailable { file: path.into(), endpoints, aliases }
+        };
+        match judged {
+            Some(tenant) => {
+                let mut slot = Slot::good(id, before, tenant, faults, incumbent);
+                slot.bytes = (self.keep_bytes && (!incumbent || self.unsaved)).then_some(bytes);
+                slot
+            }
+            None => Slot::faulty(id, before, digest, faults, recovered(&bytes, self.rules.endpoints_max)),
+        }
+    }
+
+    /// The version that the state directory has, if it can still be used.
+    fn last_good(&mut self, id: &TenantId) -> Candidate {
+        let Some(index) = self.index else { return Candidate::None };
+        let bytes = match index.read_one(id) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Candidate::None,
+            Err(fault) => return Candidate::Unusable(format!("the last good version cannot be read: {fault}")),
+        };
+        let path = self.path(id);
+        let mut secrets =
+            TenantSecrets::new(self.environment, &self.appliance.tenants.allow_env, &self.rules.directory, id.as_str());
+        let parsed = tenant_file::parse(&path, Some(id), &bytes, &self.rules, &mut self.names, &mut |reference| {
+            secrets.resolve(reference)
+        });
+        let (tenant, mut faults) = parsed;
+        if let Some(tenant) = tenant {
+            faults.extend((self.judge)(&tenant));
+            if !crate::fault::has_errors(&faults) {
+                return Candidate::Usable(Arc::new(tenant));
+            }
+        }
+        let first =
+            faults.iter().find(|fault| fault.is_error()).map_or_else(String::new, |fault| fault.message.clone());
+        Candidate::Unusable(format!("the last good version cannot be used either: {first}"))
+    }
+}
+
+impl Unavailable {
+    fn of(file: &Path) -> Self {
+        Self { file: file.into(), endpoints: Vec::new(), aliases: Vec::new() }
+    }
+}

@@ -1,0 +1,239 @@
+//! Who is in force, once every file was read: last good versions for faulty files, and one owner for everything that
+//! can have only one.
+//!
+//! Who was there first stays: files that did not change and last good versions claim before files that changed. So
+//! a newcomer that names somebody else's endpoint is the faulty one, and an endpoint moves between two tenants when
+//! both files say so in one push.
+
+use std::sync::Arc;
+
+use domain::TenantId;
+
+use super::claims::{Claims, Conflict, Owner};
+use super::{Bad, Known, Unavailable};
+use crate::fault::Fault;
+use crate::tenant::Tenant;
+
+/// One file while it is being settled.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) id: TenantId,
+    pub(crate) faults: Vec<Fault>,
+    /// The file's text, where it has to be kept.
+    pub(crate) bytes: Option<Vec<u8>>,
+    /// In force before this load.
+    before: Option<Arc<Tenant>>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// As it was at the load before.
+    Unchanged(Known),
+    /// Good by itself. An incumbent was there before this process was.
+    Good { tenant: Arc<Tenant>, incumbent: bool },
+    /// Faulty, and what is in force instead.
+    Faulty { digest: [u8; 16], fallback: Option<Arc<Tenant>>, unavailable: Unavailable, contested: bool },
+}
+
+/// A version to fall back to.
+pub(crate) enum Candidate {
+    None,
+    Unusable(String),
+    Usable(Arc<Tenant>),
+}
+
+impl Slot {
+    pub(crate) fn unchanged(id: TenantId, known: Known) -> Self {
+        let faults = known.bad.as_ref().map_or_else(Vec::new, |bad| bad.faults.clone());
+        Self { id, faults, bytes: None, before: known.tenant.clone(), state: State::Unchanged(known) }
+    }
+
+    pub(crate) fn good(
+        id: TenantId,
+        before: Option<Arc<Tenant>>,
+        tenant: Arc<Tenant>,
+        faults: Vec<Fault>,
+        incumbent: bool,
+    ) -> Self {
+        Self { id, faults, bytes: None, before, state: State::Good { tenant, incumbent } }
+    }
+
+    pub(crate) fn faulty(
+        id: TenantId,
+        before: Option<Arc<Tenant>>,
+        digest: [u8; 16],
+        faults: Vec<Fault>,
+        unavailable: Unavailable,
+    ) -> Self {
+        let state = State::Faulty { digest, fallback: None, unavailable, contested: false };
+        Self { id, faults, bytes: None, before, state }
+    }
+
+    /// Whether the file itself is in force.
+    pub(crate) fn is_good(&self) -> bool {
+        match &self.state {
+            State::Unchanged(known) => known.bad.is_none(),
+            State::Good { .. } => true,
+            State::Faulty { .. } => false,
+        }
+    }
+
+    pub(crate) fn in_force(&self) -> Option<&Arc<Tenant>> {
+        match &self.state {
+            State::Unchanged(known) => known.tenant.as_ref(),
+            State::Good { tenant, .. } => Some(tenant),
+            State::Faulty { fallback, .. } => fallback.as_ref(),
+        }
+    }
+
+    pub(crate) fn changed(&self) -> bool {
+        match (&self.before, self.in_force()) {
+            (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
+            (None, None) => !matches!(self.state, State::Unchanged(_)),
+            (None, Some(_)) | (Some(_), None) => true,
+        }
+    }
+
+    /// The bytes to be kept as the tenant's last good version.
+    pub(crate) fn to_keep(&self) -> Option<&[u8]> {
+        self.bytes.as_deref().filter(|_| self.is_good())
+    }
+
+    pub(crate) fn into_known(self) -> Known {
+        match self.state {
+            State::Unchanged(known) => known,
+            State::Good { tenant, .. } => Known { tenant: Some(tenant), bad: None },
+            State::Faulty { digest, fallback, unavailable, contested } => {
+                let unavailable = fallback.is_none().then_some(unavailable);
+                let bad = Bad { id: self.id, digest, faults: self.faults, unavailable, contested };
+                Known { tenant: fallback, bad: Some(Box::new(bad)) }
+            }
+        }
+    }
+
+    /// Turns a good file that is in conflict with somebody into a faulty one.
+    fn contest(&mut self, faults: Vec<Fault>, fallback: Candidate) {
+        let State::Good { tenant, .. } = &self.state else { return };
+        let ids = tenant.endpoints.iter().map(|endpoint| endpoint.id.clone()).collect();
+        let aliases = tenant.endpoints.iter().flat_map(|endpoint| endpoint.aliases().iter().cloned()).collect();
+        let unavailable = Unavailable { file: tenant.file(), endpoints: ids, aliases };
+        let digest = tenant.digest;
+        self.faults.extend(faults);
+        self.state = State::Faulty { digest, fallback: None, unavailable, contested: true };
+        self.fall_back(fallback);
+    }
+
+    fn fall_back(&mut self, candidate: Candidate) {
+        let State::Faulty { fallback, unavailable, .. } = &mut self.state else { return };
+        match candidate {
+            Candidate::None => {}
+            Candidate::Unusable(message) => self.faults.push(Fault::error(&unavailable.file, "", message)),
+            Candidate::Usable(tenant) => *fallback = Some(tenant),
+        }
+    }
+
+    fn drop_fallback(&mut self, message: String) {
+        if let State::Faulty { fallback, unavailable, contested, .. } = &mut self.state {
+            *fallback = None;
+            *contested = true;
+            self.faults.push(Fault::error(&unavailable.file, "", message));
+        }
+    }
+
+    fn is_candidate(&self) -> bool {
+        matches!(self.state, State::Good { .. })
+    }
+}
+
+/// Settles who is in force. `last_good` looks a version up in the state directory.
+pub(crate) fn settle(mut slots: Vec<Slot>, last_good: &mut dyn FnMut(&TenantId) -> Candidate) -> Vec<Slot> {
+    let endpoints = slots.iter().filter_map(Slot::in_force).map(|tenant| tenant.endpoints.len()).sum();
+    let mut claims = Claims::with_capacity(endpoints);
+    let fall_back = |slot: &Slot, last_good: &mut dyn FnMut(&TenantId) -> Candidate| match &slot.before {
+        Some(before) => Candidate::Usable(Arc::clone(before)),
+        None => last_good(&slot.id),
+    };
+    // First those who were there: unchanged files, last good versions, and what the state directory has as it is.
+    for owner in 0..slots.len() {
+        if matches!(slots[owner].state, State::Faulty { .. }) {
+            let candidate = fall_back(&slots[owner], last_good);
+            slots[owner].fall_back(candidate);
+        }
+        let first = !matches!(slots[owner].state, State::Good { incumbent: false, .. });
+        if let Some(tenant) = slots[owner].in_force().filter(|_| first).cloned() {
+            let conflicts = claims.conflicts(owner, &tenant);
+            if conflicts.is_empty() {
+                claims.claim(owner, &tenant);
+            } else {
+                // Only a state directory that somebody edited, or two files that were swapped while nobody looked.
+                let faults = said(&conflicts, &tenant, &slots);
+                slots[owner].contest(faults, Candidate::None);
+                slots[owner]
+                    .drop_fallback("the last good version cannot be used: another tenant has its endpoints".into());
+            }
+        }
+    }
+    // Then the newcomers, by name; one that fails puts its last good version back, which was there before them all.
+    let mut failing = Vec::new();
+    for owner in 0..slots.len() {
+        let State::Good { tenant, incumbent: false } = &slots[owner].state else { continue };
+        let tenant = Arc::clone(tenant);
+        let conflicts = claims.conflicts(owner, &tenant);
+        if conflicts.is_empty() {
+            claims.claim(owner, &tenant);
+            continue;
+        }
+        failing.push((owner, said(&conflicts, &tenant, &slots)));
+        while let Some((owner, faults)) = failing.pop() {
+            let candidate = fall_back(&slots[owner], last_good);
+            slots[owner].contest(faults, candidate);
+            put_back(owner, &mut slots, &mut claims, &mut failing);
+        }
+    }
+    slots
+}
+
+/// Claims for a last good version again what newcomers took meanwhile; they fail in turn, each at most once.
+fn put_back(owner: Owner, slots: &mut [Slot], claims: &mut Claims, failing: &mut Vec<(Owner, Vec<Fault>)>) {
+    let Some(fallback) = slots[owner].in_force().cloned() else { return };
+    let conflicts = claims.conflicts(owner, &fallback);
+    if conflicts.iter().any(|conflict| !slots[conflict.owner].is_candidate()) {
+        slots[owner].drop_fallback("the last good version cannot be used: another tenant has its endpoints".into());
+        return;
+    }
+    let mut others: Vec<Owner> = conflicts.iter().map(|conflict| conflict.owner).collect();
+    others.sort_unstable();
+    others.dedup();
+    for other in others {
+        let Some(taken) = slots[other].in_force().cloned() else { continue };
+        claims.release(other, &taken);
+        claims.claim(owner, &fallback);
+        let conflicts = claims.conflicts(other, &taken);
+        failing.push((other, said(&conflicts, &taken, slots)));
+    }
+    claims.claim(owner, &fallback);
+}
+
+fn said(conflicts: &[Conflict<'_>], tenant: &Tenant, slots: &[Slot]) -> Vec<Fault> {
+    let faults = conflicts.iter().map(|conflict| {
+        let line = conflict.endpoint.line;
+        let index = tenant.endpoints.iter().position(|endpoint| std::ptr::eq(endpoint, conflict.endpoint)).unwrap_or(0);
+        let other = &slots[conflict.owner].id;
+        match conflict.alias {
+            None => {
+                let message = format!(
+                    "\"{}\" is an endpoint of {other}.toml already; choose another id, or take it out there in the same push",
+                    conflict.endpoint.id
+                );
+                tenant.fault(line, format!("endpoint[{index}].id"), message)
+            }
+            Some(alias) => {
+                let message = format!("\"{alias}\" leads to an endpoint of {other}.toml already; a place leads to one endpoint");
+                tenant.fault(line, format!("endpoint[{index}].aliases"), message)
+            }
+        }
+    });
+    // One file of 10,000 stolen ids says enough with its first ones.
+    faults.take(20).collect()
+}
