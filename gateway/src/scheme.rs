@@ -34,6 +34,9 @@ mod template;
 mod url;
 mod verify;
 
+#[cfg(test)]
+mod tests;
+
 pub use delivery::{ActiveKey, DeliveryId, Headers, Unverified, Verified};
 pub use fault::{KeyFault, SignFault, VerifyFault};
 pub use key::Key;

@@ -270,6 +270,8 @@ pub enum TimestampFormat {
     Rfc3339,
     /// As in the `Date` header of HTTP.
     ImfFixdate,
+    /// Signed and never read: for providers that publish no form and no window. Both windows are `unlimited`.
+    Opaque,
 }
 
 /// A header that must say one of these.

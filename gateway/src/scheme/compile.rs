@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::scheme::{Algorithm, Case, SchemeDeclaration, UrlVariant, ValueSource};
+use config::scheme::{Algorithm, Case, SchemeDeclaration, TimestampFormat, UrlVariant, ValueSource, Window};
 
 use super::key::KeyRules;
 use super::list::Layout;
@@ -256,6 +256,10 @@ impl Compiler<'_> {
         }
         if !rule.required && !source.in_body() {
             self.fault("timestamp.required = false lets anybody leave it out: that goes only where the body holds it");
+        }
+        let unlimited = rule.old == Window::Unlimited && rule.future == Window::Unlimited;
+        if rule.format == TimestampFormat::Opaque && !unlimited {
+            self.fault("timestamp.format opaque is never read: old and future are then unlimited");
         }
         let late = source.in_body() && !named;
         let tolerance = Tolerance::of(rule);

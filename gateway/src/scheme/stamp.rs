@@ -47,6 +47,7 @@ pub(super) fn read(format: TimestampFormat, text: &[u8]) -> Option<u64> {
         }
         TimestampFormat::Rfc3339 => rfc3339(text),
         TimestampFormat::ImfFixdate => imf_fixdate(text),
+        TimestampFormat::Opaque => None,
     }
 }
 
@@ -54,7 +55,9 @@ pub(super) fn read(format: TimestampFormat, text: &[u8]) -> Option<u64> {
 pub(super) fn write(format: TimestampFormat, unix_ms: u64) -> Option<String> {
     let moment = || Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok();
     match format {
-        TimestampFormat::Seconds | TimestampFormat::SecondsOrMilliseconds => Some((unix_ms / 1_000).to_string()),
+        TimestampFormat::Seconds | TimestampFormat::SecondsOrMilliseconds | TimestampFormat::Opaque => {
+            Some((unix_ms / 1_000).to_string())
+        }
         TimestampFormat::Milliseconds => Some(unix_ms.to_string()),
         TimestampFormat::Rfc3339 => Some(moment()?.to_string()),
         TimestampFormat::ImfFixdate => rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&moment()?).ok(),

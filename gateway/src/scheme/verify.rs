@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use config::scheme::{BodyDigest, Condition, UrlVariant};
+use config::scheme::{BodyDigest, Condition, TimestampFormat, UrlVariant};
 use ring::digest;
 use subtle::ConstantTimeEq;
 
@@ -279,6 +279,9 @@ impl<'j, 'a: 'j> Judge<'j, 'a> {
         let Some(text) = stamp.source.value(delivery, list)? else {
             return if stamp.required { Err(stamp.source.missing()) } else { Ok(Stamped::default()) };
         };
+        if stamp.format == TimestampFormat::Opaque {
+            return Ok(Stamped { text: Some(text), unix_ms: None });
+        }
         let signed = stamp::read(stamp.format, &text).ok_or_else(|| stamp.source.malformed())?;
         stamp.tolerance.judge(signed, self.delivery.received_unix_ms)?;
         Ok(Stamped { text: Some(text), unix_ms: Some(signed) })
