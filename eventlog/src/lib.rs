@@ -10,6 +10,7 @@ pub mod groups;
 pub mod headers;
 pub mod log;
 pub mod position;
+pub mod segment;
 pub mod stat;
 
 #[cfg(any(test, feature = "test-util"))]

@@ -1,0 +1,205 @@
+//! The helper thread: prepares the next segment, seals the last one, looks at the free space. None of it is on the
+//! way of an acknowledgement.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use super::catalog::SegmentInfo;
+use super::format::{IndexEntry, SegmentHeader};
+use super::make::{Made, MakeError, make};
+use super::observer::SideFile;
+use super::options::WhenFull;
+use super::position::SegmentId;
+use super::seal;
+use super::shared::{Shared, locked};
+use super::trim;
+
+/// What is left to do for a segment that takes no more records.
+pub(crate) struct Sealing {
+    pub(crate) info: SegmentInfo,
+    pub(crate) batches: u64,
+    pub(crate) index: Vec<IndexEntry>,
+    pub(crate) last: bool,
+    pub(crate) side: Option<SideFile>,
+}
+
+enum Job {
+    Prepare(SegmentId),
+    Seal(Box<Sealing>),
+    Space,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// A `Prepare` is queued or at work.
+    preparing: bool,
+    prepared: Option<Result<Made, MakeError>>,
+    looking: bool,
+    stopped: bool,
+}
+
+pub(crate) struct Helper {
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Helper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Helper").finish_non_exhaustive()
+    }
+}
+
+impl Helper {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn push(&self, state: &mut State, job: Job) {
+        state.jobs.push_back(job);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn prepare(&self, id: SegmentId) {
+        let mut state = locked(&self.state);
+        if !state.preparing && state.prepared.is_none() {
+            state.preparing = true;
+            self.push(&mut state, Job::Prepare(id));
+        }
+    }
+
+    /// Waits for the segment that was asked for, or asks for it.
+    pub(crate) fn prepared(&self, id: SegmentId) -> Result<Made, MakeError> {
+        self.prepare(id);
+        let mut state = locked(&self.state);
+        loop {
+            if let Some(prepared) = state.prepared.take() {
+                return prepared;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits for a preparation that is under way, and gives up its result. The file stays.
+    pub(crate) fn settle(&self) -> Option<Made> {
+        let mut state = locked(&self.state);
+        while state.preparing {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.prepared.take().and_then(Result::ok)
+    }
+
+    pub(crate) fn seal(&self, sealing: Sealing) {
+        self.push(&mut locked(&self.state), Job::Seal(Box::new(sealing)));
+    }
+
+    /// Looks at the free space soon, unless that is already asked for.
+    pub(crate) fn look_at_space(&self) {
+        let mut state = locked(&self.state);
+        if !std::mem::replace(&mut state.looking, true) {
+            self.push(&mut state, Job::Space);
+        }
+    }
+
+    /// Ends the thread after the jobs that wait.
+    pub(crate) fn stop(&self) {
+        locked(&self.state).stopped = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn run(&self) {
+        loop {
+            let mut state = locked(&self.state);
+            let job = loop {
+                if let Some(job) = state.jobs.pop_front() {
+                    break job;
+                }
+                if state.stopped {
+                    return;
+                }
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            };
+            drop(state);
+            match job {
+                Job::Prepare(id) => {
+                    let prepared = self.make(id);
+                    let mut state = locked(&self.state);
+                    state.prepared = Some(prepared);
+                    state.preparing = false;
+                    self.changed.notify_all();
+                }
+                Job::Seal(sealing) => seal::seal(&self.shared, *sealing),
+                Job::Space => {
+                    locked(&self.state).looking = false;
+                    self.judge_space(0);
+                }
+            }
+        }
+    }
+
+    fn make(&self, id: SegmentId) -> Result<Made, MakeError> {
+        let shared = &self.shared;
+        let settings = &shared.settings;
+        let recycled = shared.catalog().recyclable.pop();
+        if recycled.is_none() && !self.judge_space(settings.segment_bytes) {
+            return Err(MakeError::Full);
+        }
+        // Making room may have filled the pool.
+        let recycled = recycled.or_else(|| shared.catalog().recyclable.pop());
+        let header = SegmentHeader {
+            identity: shared.identity(id),
+            created_unix_ms: shared.clock.unix_ms(),
+            segment_bytes: settings.segment_bytes,
+        };
+        let storage = &*shared.storage;
+        let made = make(storage, &settings.directory, &header, settings.mode, recycled.as_deref());
+        if made.is_err() && recycled.is_some() {
+            // The trimmed file may be gone (another process took it). A new one is as good.
+            return Ok(make(storage, &settings.directory, &header, settings.mode, None)?);
+        }
+        Ok(made?)
+    }
+
+    /// Looks at the free space, makes room if that is wanted, and opens or shuts the door. True if there is room for
+    /// `more` bytes above the reserve.
+    fn judge_space(&self, more: u64) -> bool {
+        let shared = &self.shared;
+        let settings = &shared.settings;
+        let look = || {
+            let space = shared.storage.space(&settings.directory);
+            let mut view = locked(&shared.space);
+            view.looked = shared.clock.monotonic();
+            // A file system that does not answer keeps its last answer.
+            if let Ok(space) = space {
+                view.space = space;
+            }
+            view.space.free
+        };
+        let mut free = look();
+        if settings.when_full == WhenFull::Trim && free < settings.reserve_bytes.saturating_add(more) {
+            // Once below, it goes on until there is room for a segment, so that it is not back in a second.
+            let enough = settings.reserve_bytes.saturating_add(settings.segment_bytes);
+            let keep = if more > 0 { trim::Keep::File } else { trim::Keep::Nothing };
+            while free < enough && matches!(trim::drop_oldest(shared, keep), Ok(true)) {
+                if !shared.catalog().recyclable.is_empty() && more > 0 {
+                    return true;
+                }
+                free = look();
+            }
+        }
+        let (_, full, _) = shared.queue.look();
+        // Once shut, the door opens only when there is room for a whole segment: it does not flutter.
+        let slack = if full { settings.segment_bytes } else { 0 };
+        let now_full = free < settings.reserve_bytes.saturating_add(slack);
+        if now_full != full {
+            shared.queue.set_full(now_full);
+            if now_full {
+                tracing::error!(free, reserve = settings.reserve_bytes, "the log's disk is full: appends are refused");
+            } else {
+                tracing::warn!(free, "the log's disk has room again");
+            }
+        }
+        free >= settings.reserve_bytes.saturating_add(more)
+    }
+}

@@ -1,0 +1,369 @@
+//! The handle: opens a directory, starts the threads, hands out everything else.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use tokio::sync::watch;
+
+use super::catalog::{SegmentInfo, SegmentState};
+use super::cursor::{Cursor, ReadError};
+use super::damage::Damage;
+use super::entry::{Append, AppendError, Entry};
+use super::format::{Identity, LogId, SegmentHeader, payload_bytes_max};
+use super::helper::Helper;
+use super::look::Place;
+use super::make::{Made, MakeError, make};
+use super::names::side_path;
+use super::options::{Options, SyncMode};
+use super::position::{Position, SegmentId};
+use super::queue::{Load, Pending, Queue};
+use super::recover::{OpenError, Opening, Recovery, log_id, take_epoch};
+use super::shared::{Parts, Settings, Shared, locked};
+use super::side;
+use super::stat::Stat;
+use super::storage::{Lock, RealStorage, Storage, WriteMode};
+use super::trim::{self, Trimmed};
+use super::verify::{self, Report};
+use super::writer::Writer;
+
+/// A directory of segments, open for appending and reading. Dropping it is closing it.
+#[derive(Debug)]
+pub struct Journal {
+    shared: Arc<Shared>,
+    helper: Arc<Helper>,
+    payload_bytes_max: u64,
+    threads: Vec<JoinHandle<()>>,
+    /// Given back when the threads have ended: whoever sees it free knows that nothing more comes.
+    _lock: Box<dyn Lock>,
+}
+
+/// Shuts the queue when the writer's thread ends, in whichever way: nobody waits for a writer that is not there.
+struct Last(Arc<Shared>, Arc<Helper>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.0.queue.close();
+        drop(self.0.queue.make_unavailable(&Arc::from("the log's writer ended")));
+        self.1.stop();
+    }
+}
+
+impl Journal {
+    /// Takes an epoch of its own, judges what is there, and starts to write a segment of its own. Reads the tails of
+    /// segments that were not sealed; blocks for as long as that takes.
+    #[expect(clippy::needless_pass_by_value, reason = "options are for one journal")]
+    pub fn open(options: Options) -> Result<(Self, Recovery), OpenError> {
+        options.check()?;
+        let storage = Arc::clone(&options.storage);
+        let directory = options.directory.as_path();
+        storage.create_directory(directory).map_err(OpenError::io("making the log's directory"))?;
+        let mut fresh: LogId = [0; 16];
+        getrandom::fill(&mut fresh)
+            .map_err(|error| OpenError::io("randomness")(io::Error::other(error.to_string())))?;
+        let log = log_id(&*storage, directory, fresh).map_err(OpenError::io("the log's id"))?;
+        let (epoch, lock) = take_epoch(&*storage, directory).map_err(OpenError::io("taking an epoch"))?;
+        let opening = Opening {
+            storage: &*storage,
+            directory,
+            clock: &*options.clock,
+            log,
+            own: epoch,
+            segment_bytes: options.segment_bytes,
+            recycle_max: options.recycle_max,
+        };
+        let (mut catalog, foreign, recovery) = opening.recover()?;
+        for damage in &recovery.damage {
+            tracing::error!(%damage, "damage in the log");
+        }
+        let (first, mode) = first_segment(&options, log, epoch, &mut catalog.recyclable)?;
+        let space = storage.space(directory).unwrap_or_default();
+        let settings = Settings {
+            directory: options.directory.clone(),
+            segment_bytes: options.segment_bytes,
+            when_full: options.when_full,
+            reserve_bytes: options.reserve_bytes,
+            recycle_max: options.recycle_max,
+            mode,
+        };
+        let queue = Queue::new(Load { records: options.queue_records, bytes: options.queue_bytes });
+        let (clock, observer) = (Arc::clone(&options.clock), options.observer.clone());
+        let parts = Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space };
+        let shared = Arc::new(Shared::new(parts));
+        let helper = Arc::new(Helper::new(Arc::clone(&shared)));
+        let writer =
+            Writer::new(Arc::clone(&shared), Arc::clone(&helper), options.heal, options.batch_bytes_max, first);
+        let mut journal = Self {
+            payload_bytes_max: payload_bytes_max(options.segment_bytes),
+            shared,
+            helper,
+            threads: Vec::new(),
+            _lock: lock,
+        };
+        journal.start(writer).map_err(OpenError::io("starting the log's threads"))?;
+        Ok((journal, recovery))
+    }
+
+    fn start(&mut self, writer: Writer) -> io::Result<()> {
+        let helper = Arc::clone(&self.helper);
+        let last = Last(Arc::clone(&self.shared), Arc::clone(&self.helper));
+        let name = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        self.threads.push(name("log-helper").spawn(move || helper.run())?);
+        let writing = name("log-writer").spawn(move || {
+            let _last = last;
+            writer.run();
+        });
+        match writing {
+            Ok(thread) => self.threads.push(thread),
+            Err(error) => {
+                self.helper.stop();
+                return Err(error);
+            }
+        }
+        self.helper.look_at_space();
+        Ok(())
+    }
+
+    /// Hands the record to the writer. Never blocks: what cannot be taken is refused at once.
+    pub fn append(&self, entry: Entry) -> Append {
+        let bytes = entry.payload.len() as u64;
+        if bytes > self.payload_bytes_max {
+            return Append::refused(AppendError::TooLarge { bytes, bytes_max: self.payload_bytes_max });
+        }
+        let (waiter, append) = Append::waiting();
+        match self.shared.queue.push(Pending { entry, waiter }) {
+            Ok(()) => append,
+            Err((error, _)) => {
+                if error == AppendError::Full {
+                    self.ask_for_space();
+                }
+                Append::refused(error)
+            }
+        }
+    }
+
+    /// While the disk is full nobody appends, so whoever is refused has the free space looked at: once a second.
+    fn ask_for_space(&self) {
+        let looked = locked(&self.shared.space).looked;
+        if self.shared.clock.monotonic().saturating_sub(looked) >= std::time::Duration::from_secs(1) {
+            self.helper.look_at_space();
+        }
+    }
+
+    /// The largest payload that one record may have.
+    pub fn payload_bytes_max(&self) -> u64 {
+        self.payload_bytes_max
+    }
+
+    /// The epoch of this process.
+    pub fn epoch(&self) -> u64 {
+        self.shared.epoch
+    }
+
+    /// Behind the last durable record.
+    pub fn durable(&self) -> Position {
+        self.shared.durable()
+    }
+
+    /// Changes when something more is durable: what a reader at the end waits for.
+    pub fn changes(&self) -> watch::Receiver<Position> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Reads from a place on: one that was given out, or `Position::START` for the oldest record that is left.
+    pub fn read(&self, from: Position) -> Result<Cursor, ReadError> {
+        Cursor::new(Arc::clone(&self.shared), from)
+    }
+
+    /// Reads one segment alone, whatever its state.
+    pub fn read_segment(&self, segment: SegmentId) -> Cursor {
+        Cursor::of_segment(Arc::clone(&self.shared), segment)
+    }
+
+    /// A place such that every record before it that is still there is older than `unix_ms`. Reads an index, and
+    /// records only of segments that have none.
+    pub fn seek_time(&self, unix_ms: u64) -> Result<Position, ReadError> {
+        let segments = self.segments();
+        let found = segments.iter().find(|info| {
+            info.records > 0 && info.max_unix_ms >= unix_ms
+                || matches!(info.state, SegmentState::Active | SegmentState::Foreign)
+        });
+        let Some(info) = found else { return Ok(self.durable()) };
+        if info.state != SegmentState::Sealed {
+            return Ok(info.first());
+        }
+        let place = self.place(info.id);
+        let index = place.index(info.file_bytes).map_err(|source| ReadError::Io { segment: info.id, source })?;
+        let at = index.iter().rev().find(|entry| entry.max_unix_ms_before < unix_ms);
+        let offset =
+            at.map(|entry| entry.file_offset).filter(|offset| *offset < info.end && offset.is_multiple_of(4096));
+        Ok(offset.map_or_else(|| info.first(), |offset| Position::at(info.id, offset, 0)))
+    }
+
+    fn place(&self, segment: SegmentId) -> Place<'_> {
+        let identity = Identity { log: self.shared.log, segment };
+        Place { storage: &*self.shared.storage, directory: &self.shared.settings.directory, identity }
+    }
+
+    /// All segments, oldest first.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let durable = self.shared.durable();
+        let catalog = self.shared.catalog();
+        let mut segments: Vec<SegmentInfo> = catalog.segments.values().copied().collect();
+        drop(catalog);
+        for info in
+            segments.iter_mut().filter(|info| info.state == SegmentState::Active && info.id == durable.segment())
+        {
+            info.end = durable.file_offset();
+        }
+        segments
+    }
+
+    /// Those that take no more records, oldest first.
+    pub fn sealed(&self) -> Vec<SegmentInfo> {
+        let mut segments = self.segments();
+        segments.retain(|info| matches!(info.state, SegmentState::Sealed | SegmentState::Closed));
+        segments
+    }
+
+    /// Known damage.
+    pub fn damage(&self) -> Vec<Damage> {
+        self.shared.catalog().damage.clone()
+    }
+
+    /// The segment's side file, if there is a whole one that was made from exactly these batches.
+    pub fn side_file(&self, segment: &SegmentInfo) -> io::Result<Option<Vec<u8>>> {
+        let path = side_path(&self.shared.settings.directory, segment.id);
+        let file = self.shared.storage.read(&path, side::SIDE_BYTES_MAX)?;
+        Ok(file.and_then(|file| side::unwrap(&self.shared.identity(segment.id), &segment.root, file)))
+    }
+
+    /// Replaces the segment's side file; for segments that the observer was not asked for one of.
+    pub fn write_side_file(&self, segment: &SegmentInfo, bytes: &[u8]) -> io::Result<()> {
+        super::seal::write_side(&self.shared, segment.id, &segment.root, bytes)
+    }
+
+    /// Drops the oldest segments as long as none of their records is as young as `before_unix_ms`.
+    pub fn trim(&self, before_unix_ms: u64) -> io::Result<Trimmed> {
+        trim::trim(&self.shared, trim::Keep::File, |info| info.max_unix_ms < before_unix_ms)
+    }
+
+    /// Drops the oldest segments as long as all of their records are before this place.
+    pub fn trim_before(&self, position: Position) -> io::Result<Trimmed> {
+        trim::trim(&self.shared, trim::Keep::File, |info| info.end_position() <= position)
+    }
+
+    pub fn stat(&self) -> Stat {
+        let shared = &self.shared;
+        let (load, full, unavailable) = shared.queue.look();
+        let now = shared.clock.monotonic();
+        self.ask_for_space();
+        let space = locked(&shared.space).space;
+        let append_bytes_per_second = locked(&shared.rate).per_second(now);
+        let counters = &shared.counters;
+        let catalog = shared.catalog();
+        let times = || catalog.segments.values().filter(|info| info.records > 0);
+        Stat {
+            epoch: shared.epoch,
+            sync: match shared.settings.mode {
+                WriteMode::Direct => SyncMode::Direct,
+                WriteMode::Buffered => SyncMode::Fdatasync,
+            },
+            durable: shared.durable(),
+            segments: catalog.segments.len(),
+            recyclable: catalog.recyclable.len(),
+            bytes_used: catalog.bytes_used() + catalog.recyclable.len() as u64 * shared.settings.segment_bytes,
+            bytes_free: space.free,
+            bytes_total: space.total,
+            append_bytes_per_second,
+            records: counters.records.load(Ordering::Relaxed),
+            record_bytes: counters.record_bytes.load(Ordering::Relaxed),
+            batches: counters.batches.load(Ordering::Relaxed),
+            queued_records: load.records,
+            queued_bytes: load.bytes,
+            full,
+            unavailable,
+            failures: counters.failures.load(Ordering::Relaxed),
+            heals: counters.heals.load(Ordering::Relaxed),
+            damaged: catalog.damage.iter().filter(|damage| damage.kind.loses_records()).count(),
+            oldest_unix_ms: times().map(|info| info.min_unix_ms).min(),
+            newest_unix_ms: times().map(|info| info.max_unix_ms).max(),
+        }
+    }
+
+    /// Takes nothing more, makes durable what waits, seals, and gives the epoch up. Cursors may be used on.
+    pub fn close(mut self) {
+        self.shut();
+    }
+
+    fn shut(&mut self) {
+        self.shared.queue.close();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the log died");
+            }
+        }
+    }
+
+    /// Reads everything that a directory has and checks all of it: checksums, chain, footers, sequences. Changes
+    /// nothing; a process that appends at the same time is no harm.
+    pub fn verify(directory: &Path) -> Result<Report, OpenError> {
+        verify::verify(&RealStorage, directory)
+    }
+
+    /// The same on other storage.
+    pub fn verify_in(storage: &dyn Storage, directory: &Path) -> Result<Report, OpenError> {
+        verify::verify(storage, directory)
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+/// Makes the epoch's first segment and finds out how the file system wants to be written.
+fn first_segment(
+    options: &Options,
+    log: LogId,
+    epoch: u64,
+    recyclable: &mut Vec<String>,
+) -> Result<(Made, WriteMode), OpenError> {
+    let header = SegmentHeader {
+        identity: Identity { log, segment: SegmentId { epoch, sequence: 0 } },
+        created_unix_ms: options.clock.unix_ms(),
+        segment_bytes: options.segment_bytes,
+    };
+    let mut attempt = |mode| {
+        let recycled = recyclable.pop();
+        let (storage, directory) = (&*options.storage, options.directory.as_path());
+        let made = make(storage, directory, &header, mode, recycled.as_deref());
+        match made {
+            Err(_) if recycled.is_some() => make(storage, directory, &header, mode, None),
+            made => made,
+        }
+    };
+    let refused = |error: &io::Error| {
+        let codes = [rustix::io::Errno::INVAL, rustix::io::Errno::OPNOTSUPP].map(rustix::io::Errno::raw_os_error);
+        error.raw_os_error().is_some_and(|code| codes.contains(&code))
+    };
+    let (made, mode) = match options.sync {
+        SyncMode::Fdatasync => (attempt(WriteMode::Buffered), WriteMode::Buffered),
+        SyncMode::Direct => match attempt(WriteMode::Direct) {
+            Err(error) if refused(&error) => return Err(OpenError::DirectRefused),
+            made => (made, WriteMode::Direct),
+        },
+        SyncMode::Auto => match attempt(WriteMode::Direct) {
+            Err(error) if refused(&error) => (attempt(WriteMode::Buffered), WriteMode::Buffered),
+            made => (made, WriteMode::Direct),
+        },
+    };
+    let made = made.map_err(|error| match MakeError::from(error) {
+        MakeError::Full => OpenError::Full,
+        MakeError::Io(source) => OpenError::Io { what: "making the first segment".to_owned(), source },
+    })?;
+    Ok((made, mode))
+}

@@ -1,0 +1,150 @@
+//! The bounded hand-off to the writer's thread.
+//!
+//! A push is one short lock; the system is asked to wake the writer only when it sleeps, so under load a push costs
+//! no system call. The writer takes everything that waits at once.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::entry::{AppendError, Entry, Waiter};
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) entry: Entry,
+    pub(crate) waiter: Waiter,
+}
+
+/// What waits, or is being written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) records: usize,
+    pub(crate) bytes: u64,
+}
+
+impl Load {
+    pub(crate) fn add(&mut self, payload: usize) {
+        self.records += 1;
+        self.bytes += payload as u64;
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Pending>,
+    load: Load,
+    asleep: bool,
+    closed: bool,
+    full: bool,
+    unavailable: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+    max: Load,
+}
+
+impl Queue {
+    pub(crate) fn new(max: Load) -> Self {
+        Self { state: Mutex::default(), wake: Condvar::new(), max }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing below panics half-way through a change, so a poisoned lock still guards a sound state.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Never waits. On an error the entry is dropped.
+    pub(crate) fn push(&self, pending: Pending) -> Result<(), (AppendError, Waiter)> {
+        let bytes = pending.entry.payload.len();
+        let mut state = self.state();
+        let refusal = if state.closed {
+            Some(AppendError::Closed)
+        } else if let Some(reason) = &state.unavailable {
+            Some(AppendError::Unavailable { reason: Arc::clone(reason) })
+        } else if state.full {
+            Some(AppendError::Full)
+        } else if state.load.records >= self.max.records
+            || (state.load.records > 0 && state.load.bytes + bytes as u64 > self.max.bytes)
+        {
+            Some(AppendError::QueueFull)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            drop(state);
+            return Err((refusal, pending.waiter));
+        }
+        state.load.add(bytes);
+        state.waiting.push_back(pending);
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Gives back the room of what was dealt with, and moves everything that waits behind what is already `taken`.
+    /// Sleeps while there is nothing at all; false when there never will be.
+    pub(crate) fn take(&self, done: Load, taken: &mut VecDeque<Pending>) -> bool {
+        let mut state = self.state();
+        state.load.records -= done.records;
+        state.load.bytes -= done.bytes;
+        while state.waiting.is_empty() && taken.is_empty() {
+            if state.closed {
+                return false;
+            }
+            state.asleep = true;
+            state = self.wake.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        state.asleep = false;
+        if taken.is_empty() {
+            std::mem::swap(&mut state.waiting, taken);
+        } else {
+            taken.append(&mut state.waiting);
+        }
+        true
+    }
+
+    /// From now on appends fail with this reason; what waits is handed out to be failed too.
+    pub(crate) fn make_unavailable(&self, reason: &Arc<str>) -> VecDeque<Pending> {
+        let mut state = self.state();
+        state.unavailable = Some(Arc::clone(reason));
+        std::mem::take(&mut state.waiting)
+    }
+
+    pub(crate) fn make_available(&self) {
+        self.state().unavailable = None;
+    }
+
+    pub(crate) fn release(&self, done: Load) {
+        let mut state = self.state();
+        state.load.records -= done.records;
+        state.load.bytes -= done.bytes;
+    }
+
+    /// Sleeps for `pause`; true when the queue is closed meanwhile or before.
+    pub(crate) fn pause(&self, pause: Duration) -> bool {
+        let state = self.state();
+        let wait = self.wake.wait_timeout_while(state, pause, |state| !state.closed);
+        wait.unwrap_or_else(std::sync::PoisonError::into_inner).0.closed
+    }
+
+    pub(crate) fn set_full(&self, full: bool) {
+        self.state().full = full;
+    }
+
+    /// No more pushes; what waits is still taken.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.wake.notify_all();
+    }
+
+    pub(crate) fn look(&self) -> (Load, bool, Option<Arc<str>>) {
+        let state = self.state();
+        (state.load, state.full, state.unavailable.clone())
+    }
+}

@@ -1,0 +1,154 @@
+//! What the writer, its helper, cursors and the journal's handle have in common.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use domain::Clock;
+use tokio::sync::watch;
+
+use super::catalog::{Catalog, SegmentState};
+use super::damage::Damage;
+use super::format::{HEADER_BLOCK, Identity, LogId};
+use super::observer::SegmentObserver;
+use super::options::WhenFull;
+use super::position::{Position, SegmentId};
+use super::queue::Queue;
+use super::stat::Rate;
+use super::storage::{Space, Storage, WriteMode};
+
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) directory: PathBuf,
+    pub(crate) segment_bytes: u64,
+    pub(crate) when_full: WhenFull,
+    pub(crate) reserve_bytes: u64,
+    pub(crate) recycle_max: usize,
+    pub(crate) mode: WriteMode,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) records: AtomicU64,
+    pub(crate) record_bytes: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) heals: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct SpaceView {
+    pub(crate) space: Space,
+    pub(crate) looked: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observer: Option<Arc<dyn SegmentObserver>>,
+    pub(crate) log: LogId,
+    pub(crate) epoch: u64,
+    pub(crate) queue: Queue,
+    catalog: Mutex<Catalog>,
+    /// Offset part of the durable position; the epoch is ours.
+    durable: AtomicU64,
+    pub(crate) changes: watch::Sender<Position>,
+    /// Epochs of other processes that lived when we last looked.
+    pub(crate) foreign: Mutex<BTreeSet<u64>>,
+    /// Held by whoever renames, removes or settles segments, so that there is one at a time.
+    pub(crate) maintenance: Mutex<()>,
+    pub(crate) counters: Counters,
+    pub(crate) rate: Mutex<Rate>,
+    pub(crate) space: Mutex<SpaceView>,
+}
+
+/// How far a segment can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) end: u64,
+    /// Nothing will be added.
+    pub(crate) complete: bool,
+    pub(crate) state: SegmentState,
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Changes under these locks are single steps that do not panic in between.
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) settings: Settings,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observer: Option<Arc<dyn SegmentObserver>>,
+    pub(crate) log: LogId,
+    pub(crate) epoch: u64,
+    pub(crate) queue: Queue,
+    pub(crate) catalog: Catalog,
+    pub(crate) foreign: BTreeSet<u64>,
+    pub(crate) space: Space,
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let start = Position::at(SegmentId { epoch: parts.epoch, sequence: 0 }, HEADER_BLOCK, 0);
+        let now = parts.clock.monotonic();
+        Self {
+            settings: parts.settings,
+            storage: parts.storage,
+            clock: parts.clock,
+            observer: parts.observer,
+            log: parts.log,
+            epoch: parts.epoch,
+            queue: parts.queue,
+            catalog: Mutex::new(parts.catalog),
+            durable: AtomicU64::new(start.offset()),
+            changes: watch::Sender::new(start),
+            foreign: Mutex::new(parts.foreign),
+            maintenance: Mutex::new(()),
+            counters: Counters::default(),
+            rate: Mutex::new(Rate::new(now)),
+            space: Mutex::new(SpaceView { space: parts.space, looked: now }),
+        }
+    }
+
+    pub(crate) fn catalog(&self) -> MutexGuard<'_, Catalog> {
+        locked(&self.catalog)
+    }
+
+    pub(crate) fn identity(&self, segment: SegmentId) -> Identity {
+        Identity { log: self.log, segment }
+    }
+
+    pub(crate) fn durable(&self) -> Position {
+        Position::new(self.epoch, self.durable.load(Ordering::Acquire))
+    }
+
+    /// Lets readers go up to here.
+    pub(crate) fn publish(&self, durable: Position) {
+        self.durable.store(durable.offset(), Ordering::Release);
+    }
+
+    /// How far the segment can be read; `None` if there is none of that id.
+    pub(crate) fn limit(&self, id: SegmentId) -> Option<Limit> {
+        let catalog = self.catalog();
+        let info = *catalog.segments.get(&id)?;
+        let durable = self.durable();
+        let (end, complete) = match info.state {
+            SegmentState::Active if durable.segment() == id => (durable.file_offset(), false),
+            SegmentState::Active => (HEADER_BLOCK, false),
+            SegmentState::Closed | SegmentState::Sealed => (info.end, true),
+            SegmentState::Foreign => (info.end, false),
+        };
+        Some(Limit { end, complete, state: info.state })
+    }
+
+    pub(crate) fn alarm(&self, damage: Damage) {
+        self.catalog().add_damage(damage);
+    }
+}

@@ -1,0 +1,105 @@
+//! What a journal asks of a file system, as a trait: the real one, one in memory, and one that fails by seed.
+
+mod real;
+
+#[cfg(any(test, feature = "test-util"))]
+mod faulty;
+#[cfg(any(test, feature = "test-util"))]
+mod memory;
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+#[cfg(any(test, feature = "test-util"))]
+pub use faulty::{Faults, FaultyStorage};
+#[cfg(any(test, feature = "test-util"))]
+pub use memory::MemoryStorage;
+pub use real::RealStorage;
+
+/// How a file is opened for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteMode {
+    /// `O_DIRECT | O_DSYNC`: a write that returns is durable.
+    Direct,
+    /// Through the page cache: a write is durable after `sync`.
+    Buffered,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileInfo {
+    pub name: String,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Space {
+    /// Bytes that this process may still use.
+    pub free: u64,
+    pub total: u64,
+}
+
+/// An open file. Dropping it closes it.
+pub trait StorageFile: Send + Sync + Debug {
+    /// Reads what there is, up to the buffer's length; less only at the end of the file.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes all of it, or fails. In direct mode, offset, length and address are multiples of 4096.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes what was written durable (`fdatasync`). After a failure nothing is known about any earlier write.
+    fn sync(&self) -> io::Result<()>;
+
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    fn len(&self) -> io::Result<u64>;
+
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|len| len == 0)
+    }
+}
+
+/// Held until it is dropped or its process ends, whichever way.
+pub trait Lock: Send + Sync + Debug {}
+
+pub trait Storage: Send + Sync + Debug {
+    /// Makes the directory and those above it, durably. That it exists is no error.
+    fn create_directory(&self, directory: &Path) -> io::Result<()>;
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<FileInfo>>;
+
+    /// Makes a file of `bytes` zeros whose blocks are allocated and written, durably; a file of that name is
+    /// replaced. Blocks that were written once need no journal of the file system when they are written again.
+    fn create_zeroed(&self, path: &Path, bytes: u64) -> io::Result<()>;
+
+    fn open_write(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>>;
+
+    /// `Direct` reads past the page cache, so that reading next to a direct writer is never stale; where that is
+    /// refused it reads through it.
+    fn open_read(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>>;
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes creations, renames and removals in it durable.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Reads a small file whole; `None` if it is not there. Longer than `bytes_max` is an error.
+    fn read(&self, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>>;
+
+    /// Replaces a small file: after a crash it has the old bytes or the new, whole.
+    fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// The same for a file that must not exist yet; false if it does.
+    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<bool>;
+
+    /// Makes a lock file that is locked before anybody can see it; `None` if the name is taken.
+    fn lock_new(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
+
+    /// Does somebody hold the lock file of this name? A file that is not there is not held.
+    fn is_locked(&self, path: &Path) -> io::Result<bool>;
+
+    fn space(&self, directory: &Path) -> io::Result<Space>;
+}

@@ -1,0 +1,188 @@
+//! Append, read, roll, trim, reopen.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::rig::*;
+use crate::segment::storage::MemoryStorage;
+use crate::segment::{AppendError, Entry, Journal, Payload, Position, ReadError, Rejected, SyncMode};
+
+#[test]
+fn what_is_appended_is_read_in_order_and_after_a_reopen() {
+    let storage = MemoryStorage::new();
+    let (journal, recovery) = open(&storage);
+    assert_eq!((recovery.epoch, recovery.records), (1, 0));
+    let appends = (0..500_u32).map(|n| journal.append(entry(u64::from(n % 3), 0, n.to_le_bytes()))).collect();
+    let appended: Vec<_> = wait_all(appends).into_iter().map(Result::unwrap).collect();
+    let records = read_all(&journal);
+    assert_eq!(records.len(), 500);
+    for (n, (record, appended)) in records.iter().zip(&appended).enumerate() {
+        assert_eq!(record.payload[..], u32::try_from(n).unwrap().to_le_bytes());
+        assert_eq!((record.position, record.sequence), (appended.position, appended.sequence));
+        assert_eq!(record.kind, 7);
+        let expected = if n % 3 == 0 { 0 } else { n as u64 / 3 + 1 };
+        assert_eq!(record.sequence, expected, "dense in its stream, and none without one");
+    }
+    for at in [0, 1, 250, 499] {
+        assert_eq!(read_from(&journal, records[at].position).unwrap(), records[at..]);
+        assert_eq!(read_from(&journal, records[at].position.after()).unwrap(), records[at + 1..]);
+    }
+    journal.close();
+
+    let (journal, recovery) = open(&storage);
+    assert_eq!((recovery.epoch, recovery.records, recovery.scanned), (2, 500, 0));
+    assert_eq!(recovery.damage, []);
+    assert_eq!(read_all(&journal), records);
+    assert_eq!(append(&journal, "more").epoch, 2);
+    assert_eq!(read_all(&journal).len(), 501);
+    assert!(Journal::verify_in(&storage, &directory()).unwrap().is_whole());
+}
+
+#[test]
+fn the_same_on_the_machines_own_files() {
+    for sync in [SyncMode::Auto, SyncMode::Fdatasync] {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || {
+            let mut options = on_disk(directory.path());
+            options.sync = sync;
+            Journal::open(options).unwrap()
+        };
+        let (journal, _) = open();
+        if sync == SyncMode::Fdatasync {
+            assert_eq!(journal.stat().sync, SyncMode::Fdatasync);
+        }
+        let appends = (0..2_000_u32).map(|n| journal.append(entry(5, 0, vec![n.to_le_bytes()[0]; 300]))).collect();
+        assert!(wait_all(appends).iter().all(Result::is_ok));
+        let records = read_all(&journal);
+        assert_eq!(records.len(), 2_000);
+        assert!(journal.segments().len() > 8, "it rolled");
+        journal.close();
+        assert!(Journal::verify(directory.path()).unwrap().is_whole());
+        let (journal, recovery) = open();
+        assert_eq!(recovery.records, 2_000);
+        assert_eq!(read_all(&journal), records);
+        let trimmed = journal.trim_before(records[1_000].position).unwrap();
+        assert!(trimmed.segments > 3 && trimmed.records <= 1_000);
+        let left = read_all(&journal);
+        assert_eq!(left, records[records.len() - left.len()..]);
+        for n in 0..1_000_u32 {
+            append(&journal, n.to_le_bytes());
+        }
+        journal.close();
+        let report = Journal::verify(directory.path()).unwrap();
+        assert!(report.is_whole(), "{report:?}");
+    }
+}
+
+#[test]
+fn a_payload_in_parts_is_one_run_of_bytes() {
+    let storage = MemoryStorage::new();
+    let (journal, _) = open(&storage);
+    let payload = Payload { head: b"he".to_vec(), middle: Bytes::from_static(b"ll"), tail: Bytes::from_static(b"o") };
+    journal.append(Entry { stream: 0, time_unix_ms: 0, kind: 0, payload, check: None }).wait().unwrap();
+    journal.append(entry(0, 0, [])).wait().unwrap();
+    assert_eq!(payloads(&read_all(&journal)), [b"hello".to_vec(), vec![]]);
+}
+
+#[test]
+fn a_check_sees_the_sequence_and_can_say_no() {
+    let storage = MemoryStorage::new();
+    let (journal, _) = open(&storage);
+    let checked = |expected: u64| {
+        let mut entry = entry(9, 0, "x");
+        entry.check =
+            Some(Box::new(
+                move |context| {
+                    if context.last_sequence == expected { Ok(()) } else { Err(Rejected("stale".into())) }
+                },
+            ));
+        journal.append(entry)
+    };
+    // Handed over together, so that most of them are in one batch.
+    let answers = wait_all(vec![checked(0), checked(0), checked(1), checked(1), checked(2)]);
+    let sequences: Vec<_> = answers.iter().map(|answer| answer.as_ref().map(|appended| appended.sequence)).collect();
+    let stale = AppendError::Rejected(Rejected("stale".into()));
+    assert_eq!(sequences, [Ok(1), Err(&stale), Ok(2), Err(&stale), Ok(3)]);
+    assert_eq!(read_all(&journal).len(), 3);
+}
+
+#[test]
+fn bounds_are_answered_at_once() {
+    let storage = MemoryStorage::new();
+    let (journal, _) = open(&storage);
+    let max = journal.payload_bytes_max();
+    let largest = vec![1; usize::try_from(max).unwrap()];
+    let error = journal.append(entry(0, 0, vec![0; largest.len() + 1])).wait();
+    assert_eq!(error, Err(AppendError::TooLarge { bytes: max + 1, bytes_max: max }));
+    append(&journal, "small");
+    append(&journal, largest.clone());
+    append(&journal, "small");
+    assert_eq!(payloads(&read_all(&journal)), [b"small".to_vec(), largest, b"small".to_vec()]);
+}
+
+#[test]
+fn positions_that_never_were_are_told_from_damage() {
+    let storage = MemoryStorage::new();
+    let (journal, _) = open(&storage);
+    let first = append(&journal, vec![0; 9_000]).position;
+    append(&journal, "b");
+    let inside = Position::at(first.segment(), first.file_offset() + 4096, 0);
+    let beyond = Position::at(journal.durable().segment(), journal.durable().file_offset() + 4096, 0);
+    for bad in [inside, beyond, Position::from_bytes([0xff; 16])] {
+        let error = read_from(&journal, bad).unwrap_err();
+        assert!(matches!(error, ReadError::NoSuchPosition(_)), "{bad}: {error}");
+    }
+    assert_eq!(journal.damage(), []);
+    assert_eq!(read_from(&journal, journal.durable()).unwrap(), []);
+}
+
+#[test]
+fn two_processes_of_one_upgrade_live_side_by_side() {
+    let storage = MemoryStorage::new();
+    let (elder, _) = open(&storage);
+    for n in 0..10_u8 {
+        append(&elder, [n]);
+    }
+    let (younger, recovery) = open(&storage);
+    assert_eq!((recovery.epoch, recovery.live_epochs.as_slice()), (2, [1].as_slice()));
+    append(&younger, "y0");
+    append(&elder, [10]);
+    // The last batch of the elder is not surely durable to us; nothing behind its epoch is shown before it ends.
+    let mut cursor = younger.read(Position::START).unwrap();
+    let mut seen = Vec::new();
+    while let Some(record) = cursor.next_record().unwrap() {
+        seen.push(record.payload.to_vec());
+    }
+    assert_eq!(seen, (0..9_u8).map(|n| vec![n]).collect::<Vec<_>>());
+    assert!(younger.trim(u64::MAX).unwrap().segments == 0, "what another process writes is not ours to drop");
+    append(&elder, [11]);
+    elder.close();
+    while let Some(record) = cursor.next_record().unwrap() {
+        seen.push(record.payload.to_vec());
+    }
+    let mut expected: Vec<_> = (0..12_u8).map(|n| vec![n]).collect();
+    expected.push(b"y0".to_vec());
+    assert_eq!(seen, expected);
+    assert_eq!(payloads(&read_all(&younger)), expected);
+    let report = Journal::verify_in(&storage, &directory()).unwrap();
+    assert!(report.is_whole(), "{report:?}");
+}
+
+#[test]
+fn appends_resolve_on_an_async_runtime() {
+    let storage = MemoryStorage::new();
+    let (journal, _) = open(&storage);
+    let journal = Arc::new(journal);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let tasks: Vec<_> = (0..200_u32)
+        .map(|n| {
+            let journal = Arc::clone(&journal);
+            runtime.spawn(async move { journal.append(entry(1, 0, n.to_le_bytes())).await })
+        })
+        .collect();
+    for task in tasks {
+        runtime.block_on(task).unwrap().unwrap();
+    }
+    assert_eq!(read_all(&journal).len(), 200);
+}

@@ -1,0 +1,150 @@
+//! Dropping the oldest segments, whole.
+//!
+//! Always from the front: a position before the first segment was trimmed, a hole behind it is damage. How far was
+//! trimmed is written down first, so that what a crash leaves half done is finished at the next open.
+
+use std::io;
+
+use super::catalog::{SegmentInfo, SegmentState};
+use super::format::LogId;
+use super::names::{self, Name, TRIM_MARK, end_path, free_name, segment_path, side_path};
+use super::position::Position;
+use super::settle;
+use super::shared::{Shared, locked};
+
+/// What becomes of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It waits for reuse, if few enough do.
+    File,
+    /// Its space goes back to the file system.
+    Nothing,
+}
+
+/// What a trim dropped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    pub segments: u64,
+    pub records: u64,
+    pub bytes: u64,
+}
+
+const MARK_BYTES: usize = 8 + 16 + 16 + 4;
+const MARK_MAGIC: [u8; 8] = *b"TGtrimd\x01";
+
+pub(crate) fn encode_mark(log: &LogId, trimmed: Position) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(MARK_BYTES);
+    bytes.extend_from_slice(&MARK_MAGIC);
+    bytes.extend_from_slice(log);
+    bytes.extend_from_slice(&trimmed.to_bytes());
+    let crc = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+pub(crate) fn decode_mark(log: &LogId, bytes: &[u8]) -> Option<Position> {
+    let position: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
+    let position = Position::from_bytes(position);
+    (bytes == encode_mark(log, position)).then_some(position)
+}
+
+/// Drops segments from the front while `wanted` says so. The active segment and those of another living process
+/// stay; so does everything while a newer process has the directory: it is the one that trims.
+pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) -> bool) -> io::Result<Trimmed> {
+    settle::settle_all(shared)?;
+    let _one_at_a_time = locked(&shared.maintenance);
+    if superseded(shared)? {
+        return Ok(Trimmed::default());
+    }
+    let victims: Vec<SegmentInfo> = {
+        let foreign = locked(&shared.foreign).clone();
+        let droppable = |info: &SegmentInfo| {
+            matches!(info.state, SegmentState::Sealed | SegmentState::Closed) && !foreign.contains(&info.id.epoch)
+        };
+        shared.catalog().segments.values().copied().take_while(|info| droppable(info) && wanted(info)).collect()
+    };
+    let Some(last) = victims.last() else { return Ok(Trimmed::default()) };
+    let directory = &shared.settings.directory;
+    let mark = last.end_position();
+    shared.storage.put(&directory.join(TRIM_MARK), &encode_mark(&shared.log, mark))?;
+    {
+        let mut catalog = shared.catalog();
+        catalog.trimmed = catalog.trimmed.max(mark);
+    }
+    let mut trimmed = Trimmed::default();
+    for info in &victims {
+        drop_segment(shared, info, keep)?;
+        trimmed.segments += 1;
+        trimmed.records += info.records;
+        trimmed.bytes += info.file_bytes;
+    }
+    shared.storage.sync_directory(directory)?;
+    Ok(trimmed)
+}
+
+/// Drops one; false if there is none to drop.
+pub(crate) fn drop_oldest(shared: &Shared, keep: Keep) -> io::Result<bool> {
+    let Some(oldest) = shared.catalog().segments.keys().next().copied() else { return Ok(false) };
+    let trimmed = trim(shared, keep, |info| info.id == oldest)?;
+    if trimmed.segments > 0 {
+        tracing::warn!(segment = %oldest, records = trimmed.records, "dropped for want of space");
+    }
+    Ok(trimmed.segments > 0)
+}
+
+fn superseded(shared: &Shared) -> io::Result<bool> {
+    let files = shared.storage.list(&shared.settings.directory)?;
+    Ok(files.iter().any(|file| matches!(names::parse(&file.name), Some(Name::Lock(epoch)) if epoch > shared.epoch)))
+}
+
+fn drop_segment(shared: &Shared, info: &SegmentInfo, keep: Keep) -> io::Result<()> {
+    let directory = &shared.settings.directory;
+    let whole = info.file_bytes == shared.settings.segment_bytes;
+    let room = {
+        // Readers first: from here on they are told that it is trimmed.
+        let mut catalog = shared.catalog();
+        catalog.segments.remove(&info.id);
+        catalog.damage.retain(|damage| damage.segment != info.id);
+        catalog.recyclable.len() < shared.settings.recycle_max
+    };
+    let path = segment_path(directory, info.id);
+    if keep == Keep::File && whole && room {
+        let name = free_name(info.id);
+        ignore_missing(shared.storage.rename(&path, &directory.join(&name)))?;
+        shared.catalog().recyclable.push(name);
+    } else {
+        ignore_missing(shared.storage.remove(&path))?;
+    }
+    ignore_missing(shared.storage.remove(&end_path(directory, info.id)))?;
+    ignore_missing(shared.storage.remove(&side_path(directory, info.id)))?;
+    if let Some(observer) = &shared.observer {
+        observer.trimmed(info.id);
+    }
+    Ok(())
+}
+
+/// Somebody else was faster, or it never was: either way it is gone.
+pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_whole_or_nothing() {
+        let mark = encode_mark(&[3; 16], Position::new(5, 77));
+        assert_eq!(decode_mark(&[3; 16], &mark), Some(Position::new(5, 77)));
+        assert_eq!(decode_mark(&[4; 16], &mark), None);
+        for at in 0..mark.len() {
+            let mut flipped = mark.clone();
+            flipped[at] ^= 0x10;
+            assert_eq!(decode_mark(&[3; 16], &flipped), None);
+            assert_eq!(decode_mark(&[3; 16], &mark[..at]), None);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The writer's thread: the only one that appends.
+//!
+//! There is no timer: while one batch is being made durable the next one gathers in the queue, so that a lone record
+//! waits for nobody and a thousand share one durable write. A record is acknowledged after its batch is durable, and
+//! never otherwise. After any error of the disk nothing is written to that segment again, ever: what a failed write
+//! or sync left behind cannot be known. Recovery tells what is there by the chain of hashes: the first batch of the
+//! fresh segment names its predecessor, and whatever lies behind that one is disowned.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::aligned::AlignedBuf;
+use super::catalog::{SegmentInfo, SegmentState};
+use super::entry::{AppendError, Appended, CheckContext, Waiter};
+use super::format::{
+    BATCH_HEADER_BYTES, BatchHeader, Encoder, HEADER_BLOCK, Hash, INDEX_STRIDE, Identity, IndexEntry,
+    RECORD_HEADER_BYTES, RecordFields, Records, SegmentHeader, padded, tail_reserve,
+};
+use super::helper::{Helper, Sealing};
+use super::make::{Made, MakeError, make, prove, write_durably};
+use super::options::Backoff;
+use super::position::{Position, SegmentId};
+use super::queue::{Load, Pending};
+use super::shared::{Shared, locked};
+
+/// How old the last look at the free space may get while records are appended.
+const SPACE_AGE: Duration = Duration::from_secs(1);
+
+/// The segment that is written.
+#[derive(Debug)]
+struct Current {
+    made: Made,
+    identity: Identity,
+    /// Where the next batch goes, and where no batch may reach.
+    offset: u64,
+    limit: u64,
+    info: SegmentInfo,
+    batches: u64,
+    index: Vec<IndexEntry>,
+}
+
+/// What one batch came to, until it is durable.
+#[derive(Debug, Default)]
+struct Batch {
+    waiters: Vec<(Waiter, Appended)>,
+    /// Streams as they were before, newest last.
+    undo: Vec<(u64, u64)>,
+    load: Load,
+    min_unix_ms: u64,
+    max_unix_ms: u64,
+}
+
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    helper: Arc<Helper>,
+    heal: Backoff,
+    current: Current,
+    /// Hash of the last acknowledged batch.
+    chain: Hash,
+    /// Last sequence of each stream under this epoch. Bounded by the streams that were written to: 16 bytes each.
+    sequences: HashMap<u64, u64>,
+    buffer: AlignedBuf,
+    taken: VecDeque<Pending>,
+    batch: Batch,
+}
+
+/// Why a batch was not written.
+enum Stop {
+    /// The next record does not fit the segment.
+    SegmentFull,
+    Disk(io::Error),
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, helper: Arc<Helper>, heal: Backoff, batch_bytes: u32, first: Made) -> Self {
+        let identity = shared.identity(first.id);
+        let buffer = AlignedBuf::zeroed(usize::try_from(padded(u64::from(batch_bytes))).unwrap_or(usize::MAX));
+        let current = Current::new(&shared, first, identity.seed());
+        Self {
+            shared,
+            helper,
+            heal,
+            current,
+            chain: identity.seed(),
+            sequences: HashMap::new(),
+            buffer,
+            taken: VecDeque::new(),
+            batch: Batch::default(),
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        self.helper.prepare(self.next_id());
+        let mut done = Load::default();
+        while self.shared.queue.take(done, &mut self.taken) {
+            done = Load::default();
+            let stop = match self.write_batch() {
+                Ok(load) => {
+                    done = load;
+                    continue;
+                }
+                Err(stop) => stop,
+            };
+            let healthy = match stop {
+                Stop::SegmentFull => self.roll(),
+                Stop::Disk(error) => self.heal(&error),
+            };
+            if !healthy {
+                // Closed while the disk was failing: the segment stays as it is, for recovery to judge.
+                self.helper.stop();
+                return;
+            }
+        }
+        self.finish();
+    }
+
+    fn next_id(&self) -> SegmentId {
+        let id = self.current.made.id;
+        SegmentId { epoch: id.epoch, sequence: id.sequence + 1 }
+    }
+
+    /// Takes what fits from the front, makes it durable, and tells everybody.
+    fn write_batch(&mut self) -> Result<Load, Stop> {
+        let Some(front) = self.taken.front() else { return Ok(Load::default()) };
+        let room = self.current.limit - self.current.offset;
+        let least = padded((BATCH_HEADER_BYTES + RECORD_HEADER_BYTES + front.entry.payload.len()) as u64);
+        if least > room {
+            return Err(Stop::SegmentFull);
+        }
+        // A record that is larger than a batch should be gets one of its own.
+        let mut large = (least > self.buffer.len() as u64).then(|| AlignedBuf::zeroed(size(least)));
+        let mut buffer = std::mem::replace(&mut self.buffer, AlignedBuf::zeroed(0));
+        let bytes = large.as_mut().unwrap_or(&mut buffer).as_mut_slice();
+        let cap = bytes.len().min(size(room));
+        let written = self.encode(&mut bytes[..cap]).map_or(Ok(()), |header| {
+            let whole = &bytes[..size(header.padded())];
+            self.commit(&header, whole)
+        });
+        self.buffer = buffer;
+        written?;
+        Ok(std::mem::take(&mut self.batch.load))
+    }
+
+    /// Fills the buffer; `None` if every record was rejected by its check.
+    fn encode(&mut self, bytes: &mut [u8]) -> Option<BatchHeader> {
+        let mut encoder = Encoder::new(self.current.identity, self.current.offset, bytes);
+        let epoch = self.shared.epoch;
+        self.batch.min_unix_ms = u64::MAX;
+        self.batch.max_unix_ms = 0;
+        while let Some(front) = self.taken.front() {
+            if !encoder.fits(front.entry.payload.len()) {
+                break;
+            }
+            let Some(Pending { mut entry, waiter }) = self.taken.pop_front() else { break };
+            let last = if entry.stream == 0 { 0 } else { self.sequences.get(&entry.stream).copied().unwrap_or(0) };
+            self.batch.load.add(entry.payload.len());
+            if let Some(check) = entry.check.take()
+                && let Err(rejected) = check(&CheckContext { last_sequence: last, epoch })
+            {
+                answer(waiter, Err(AppendError::Rejected(rejected)));
+                continue;
+            }
+            let sequence = if entry.stream == 0 { 0 } else { last + 1 };
+            if entry.stream != 0 {
+                self.sequences.insert(entry.stream, sequence);
+                self.batch.undo.push((entry.stream, last));
+            }
+            let fields =
+                RecordFields { stream: entry.stream, sequence, time_unix_ms: entry.time_unix_ms, kind: entry.kind };
+            let parts = [&entry.payload.head[..], &entry.payload.middle[..], &entry.payload.tail[..]];
+            let position = encoder.push(&fields, parts);
+            self.batch.min_unix_ms = self.batch.min_unix_ms.min(entry.time_unix_ms);
+            self.batch.max_unix_ms = self.batch.max_unix_ms.max(entry.time_unix_ms);
+            self.batch.waiters.push((waiter, Appended { position, sequence, epoch }));
+        }
+        (encoder.records() > 0).then(|| encoder.finish(self.chain))
+    }
+
+    fn commit(&mut self, header: &BatchHeader, whole: &[u8]) -> Result<(), Stop> {
+        let offset = self.current.offset;
+        let mode = self.shared.settings.mode;
+        write_durably(&*self.current.made.file, mode, offset, whole).map_err(Stop::Disk)?;
+
+        // Durable. From here on nothing can fail.
+        let bytes = &whole[..header.bytes as usize];
+        self.current.committed(header, &self.batch);
+        let durable = Position::at(self.current.made.id, self.current.offset, 0);
+        self.shared.publish(durable);
+        if let Some(observer) = &self.shared.observer {
+            let records = Records::new(&self.current.identity, offset, header, bytes);
+            observer.committed(self.current.made.id, &mut records.map_while(Result::ok).map(|located| located.view));
+        }
+        self.batch.undo.clear();
+        for (waiter, appended) in self.batch.waiters.drain(..) {
+            answer(waiter, Ok(appended));
+        }
+        self.shared.changes.send_replace(durable);
+        // After the answers: nobody waits for the hash but the next batch.
+        self.chain = *blake3::hash(bytes).as_bytes();
+        self.current.info.root = self.chain;
+        self.count(header, whole.len());
+        Ok(())
+    }
+
+    fn count(&self, header: &BatchHeader, bytes: usize) {
+        let counters = &self.shared.counters;
+        counters.batches.fetch_add(1, Ordering::Relaxed);
+        counters.records.fetch_add(u64::from(header.records), Ordering::Relaxed);
+        counters.record_bytes.fetch_add(u64::from(header.bytes), Ordering::Relaxed);
+        let now = self.shared.clock.monotonic();
+        locked(&self.shared.rate).add(now, bytes as u64);
+        if now.saturating_sub(locked(&self.shared.space).looked) >= SPACE_AGE {
+            self.helper.look_at_space();
+        }
+    }
+
+    /// Goes on in the prepared segment. False only if the queue was closed meanwhile.
+    fn roll(&mut self) -> bool {
+        let next = self.next_id();
+        match self.helper.prepared(next) {
+            Ok(made) => {
+                let info = self.close_current();
+                let index = std::mem::take(&mut self.current.index);
+                let side = self.shared.observer.as_ref().and_then(|observer| observer.sealed(&info));
+                self.helper.seal(Sealing { info, batches: self.current.batches, index, last: false, side });
+                self.open(made);
+                true
+            }
+            Err(MakeError::Full) => {
+                // The current segment stays; what waits is told, and so is who comes until there is room.
+                self.shared.queue.set_full(true);
+                let taken = std::mem::take(&mut self.taken);
+                self.refuse(taken, &AppendError::Full);
+                true
+            }
+            Err(MakeError::Io(error)) => self.heal(&error),
+        }
+    }
+
+    /// Puts the current segment's final state into the catalog.
+    fn close_current(&self) -> SegmentInfo {
+        let mut info = self.current.info;
+        info.state = SegmentState::Closed;
+        info.end = self.current.offset;
+        self.shared.catalog().segments.insert(info.id, info);
+        info
+    }
+
+    fn open(&mut self, made: Made) {
+        self.current = Current::new(&self.shared, made, self.chain);
+        self.helper.prepare(self.next_id());
+    }
+
+    fn refuse(&self, pending: VecDeque<Pending>, error: &AppendError) {
+        let mut load = Load::default();
+        for Pending { entry, waiter } in pending {
+            load.add(entry.payload.len());
+            answer(waiter, Err(error.clone()));
+        }
+        self.shared.queue.release(load);
+    }
+
+    /// Fails everything, then tries until a fresh segment has proved the disk. False if the queue was closed before.
+    fn heal(&mut self, error: &io::Error) -> bool {
+        let reason: Arc<str> = error.to_string().into();
+        tracing::error!(segment = %self.current.made.id, %error, "the log's disk failed: appends are refused");
+        self.shared.counters.failures.fetch_add(1, Ordering::Relaxed);
+        let waiting = self.shared.queue.make_unavailable(&reason);
+        let unavailable = AppendError::Unavailable { reason: Arc::clone(&reason) };
+        for (stream, before) in self.batch.undo.drain(..).rev() {
+            self.sequences.insert(stream, before);
+        }
+        for (waiter, _) in self.batch.waiters.drain(..) {
+            answer(waiter, Err(unavailable.clone()));
+        }
+        self.shared.queue.release(std::mem::take(&mut self.batch.load));
+        let taken = std::mem::take(&mut self.taken);
+        self.refuse(taken, &unavailable);
+        self.refuse(waiting, &unavailable);
+
+        self.close_current();
+        // A segment that was prepared before the failure proves nothing: its number is taken by a fresh file.
+        self.helper.settle();
+        let mut pause = self.heal.first;
+        loop {
+            if self.shared.queue.pause(pause) {
+                return false;
+            }
+            match self.fresh() {
+                Ok(made) => {
+                    self.shared.counters.heals.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(segment = %made.id, "a fresh segment has proved the log's disk: appends go on");
+                    self.open(made);
+                    self.shared.queue.make_available();
+                    return true;
+                }
+                Err(error) => tracing::error!(%error, "the log's disk still fails"),
+            }
+            pause = (pause * 2).min(self.heal.max);
+        }
+    }
+
+    fn fresh(&self) -> io::Result<Made> {
+        let settings = &self.shared.settings;
+        let header = SegmentHeader {
+            identity: self.shared.identity(self.next_id()),
+            created_unix_ms: self.shared.clock.unix_ms(),
+            segment_bytes: settings.segment_bytes,
+        };
+        let made = make(&*self.shared.storage, &settings.directory, &header, settings.mode, None)?;
+        prove(&*self.shared.storage, &settings.directory, &header)?;
+        Ok(made)
+    }
+
+    /// A clean end: the segment is sealed as the epoch's last.
+    fn finish(mut self) {
+        let prepared = self.helper.settle();
+        if let Some(made) = prepared {
+            self.give_up(&made);
+        }
+        if self.current.batches == 0 {
+            self.shared.catalog().segments.remove(&self.current.made.id);
+            self.give_up(&self.current.made);
+        } else {
+            let info = self.close_current();
+            let index = std::mem::take(&mut self.current.index);
+            let side = self.shared.observer.as_ref().and_then(|observer| observer.sealed(&info));
+            self.helper.seal(Sealing { info, batches: self.current.batches, index, last: true, side });
+        }
+        self.helper.stop();
+    }
+
+    /// A segment that was never written to waits for reuse. If that fails, recovery finds it empty.
+    fn give_up(&self, made: &Made) {
+        let directory = &self.shared.settings.directory;
+        let from = super::names::segment_path(directory, made.id);
+        let name = super::names::free_name(made.id);
+        if self.shared.storage.rename(&from, &directory.join(&name)).is_ok() {
+            self.shared.catalog().recyclable.push(name);
+        }
+    }
+}
+
+impl Current {
+    /// Begins a segment: readers see it from here on, still empty.
+    fn new(shared: &Shared, made: Made, root: Hash) -> Self {
+        let bytes = shared.settings.segment_bytes;
+        let info = SegmentInfo::empty(made.id, SegmentState::Active, bytes, root);
+        shared.catalog().segments.insert(made.id, info);
+        Self {
+            identity: shared.identity(made.id),
+            made,
+            offset: HEADER_BLOCK,
+            limit: bytes - tail_reserve(bytes),
+            info,
+            batches: 0,
+            index: Vec::new(),
+        }
+    }
+
+    fn committed(&mut self, header: &BatchHeader, batch: &Batch) {
+        let info = &mut self.info;
+        note_index(&mut self.index, self.offset, info.records, info.max_unix_ms);
+        info.min_unix_ms = if info.records == 0 { batch.min_unix_ms } else { info.min_unix_ms.min(batch.min_unix_ms) };
+        info.max_unix_ms = info.max_unix_ms.max(batch.max_unix_ms);
+        info.records += u64::from(header.records);
+        self.batches += 1;
+        self.offset += header.padded();
+    }
+}
+
+/// Adds an entry for a batch at `offset` if the last one is far enough away.
+pub(crate) fn note_index(index: &mut Vec<IndexEntry>, offset: u64, records_before: u64, max_unix_ms_before: u64) {
+    if index.last().is_none_or(|last| offset - last.file_offset >= INDEX_STRIDE) {
+        index.push(IndexEntry { file_offset: offset, records_before, max_unix_ms_before });
+    }
+}
+
+/// A waiter that went away withdraws nothing and is no error.
+fn answer(waiter: Waiter, answer: Result<Appended, AppendError>) {
+    waiter.send(answer).ok();
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
