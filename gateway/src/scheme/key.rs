@@ -24,6 +24,11 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
+    /// A key of bytes that come from no secret's text.
+    pub(super) fn of(material: Vec<u8>) -> Self {
+        Self { material: Secret::new(material) }
+    }
+
     pub(super) fn material(&self) -> &[u8] {
         self.material.expose()
     }
