@@ -1,1 +1,10 @@
-fn main() {}
+//! Tidegate's one binary.
+
+mod cli;
+mod control;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

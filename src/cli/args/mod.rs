@@ -1,0 +1,221 @@
+//! The command line's grammar. Its doc comments are the help text, and `docs/cli.md` is printed from it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::out::Colour;
+
+mod events;
+mod signing;
+
+pub(crate) use events::{Events, EventsExport, EventsList, EventsReverify, EventsShow, EventsTail, Scope, Span};
+pub(crate) use signing::{SchemeAndKey, Send, Sign, SignForm, Verify};
+
+/// Where an installed appliance keeps its file.
+pub(crate) const CONFIG_DEFAULT: &str = "/etc/tidegate/tidegate.toml";
+
+/// Tidegate takes providers' webhooks: verified, durable, then answered.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tidegate",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+#[command(after_help = "Exit codes: 0 yes, 1 no (a refusal, a fault found), 2 wrong usage, 3 could not do it.\n\
+                        `--json` prints one stable object, or one JSON object a line.")]
+pub(crate) struct Cli {
+    /// When to colour
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", hide_possible_values = true)]
+    pub(crate) color: Colour,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Report every fault of the configuration at once
+    #[command(
+        after_help = "Reads the appliance's file and every tenant's, runs the known answers of each scheme in use and\n\
+                            decodes every key, without touching a running appliance.\n\n\
+                            Exit codes: 0 nothing is wrong, 1 faults were found, 3 could not read the file.\n\n\
+                            Example:\n  tidegate check --config /etc/tidegate/tidegate.toml"
+    )]
+    Check(Check),
+    /// Sign a delivery as the endpoint's provider would, post it, and show the answer
+    #[command(after_help = "Exit codes: 0 accepted, 1 refused, 3 could not send.\n\n\
+                            Examples:\n  tidegate send --endpoint wh_9f2c1b7a --body delivery.json\n  \
+                            tidegate send --endpoint wh_9f2c1b7a --count 100 --concurrency 8\n  \
+                            tidegate send --endpoint wh_9f2c1b7a --print-curl")]
+    Send(Send),
+    /// Print the headers that prove a delivery under a scheme
+    #[command(after_help = "Exit codes: 0 signed, 3 could not (no such scheme, a key that does not fit it).\n\n\
+                            Example:\n  tidegate sign --scheme github --secret env:GITHUB_SECRET --body delivery.json")]
+    Sign(Sign),
+    /// Say whether a captured delivery would verify, and if not, why
+    #[command(after_help = "Exit codes: 0 it verifies, 1 it does not, 3 could not tell.\n\n\
+                            Examples:\n  tidegate verify --scheme github --secret env:GITHUB_SECRET --body delivery.json \\\n      \
+                            --header 'X-Hub-Signature-256: sha256=…'\n  \
+                            tidegate verify --endpoint wh_9f2c1b7a --body delivery.json --headers-from headers.txt --at 2026-11-29T13:44:41Z")]
+    Verify(Verify),
+    /// Read what was delivered
+    #[command(subcommand)]
+    Events(Events),
+    /// Look at the event log's files
+    #[command(subcommand)]
+    Log(Log),
+    /// The schemes by which deliveries prove who sent them
+    #[command(subcommand)]
+    Schemes(Schemes),
+    /// Ids of endpoints
+    #[command(subcommand)]
+    Endpoints(Endpoints),
+    /// Have the running appliance read its configuration again
+    #[command(
+        after_help = "Exit codes: 0 in force, 1 faults were found (what they touch keeps its last good version), 3 no appliance answers.\n\n\
+                            Example:\n  tidegate reload"
+    )]
+    Reload(Reload),
+    /// Print the JSON Schema of the configuration files, for editors
+    #[command(after_help = "Example:\n  tidegate schema > tidegate.schema.json")]
+    Schema,
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  tidegate completions bash > /etc/bash_completion.d/tidegate")]
+    Completions(Completions),
+    /// Print a reference as Markdown: how the files under `docs/` are made
+    #[command(hide = true)]
+    Reference(Reference),
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// The appliance's file
+    #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    pub(crate) config: PathBuf,
+}
+
+/// How the answer is printed.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Form {
+    /// Print JSON for machines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+/// Where the log is: behind the running appliance's socket, or in a directory.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The appliance's file, which names its socket and its log
+    #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    pub(crate) config: PathBuf,
+    /// The running appliance's control socket [default: as configured]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Read this log directory and ask no appliance
+    #[arg(long, value_name = "DIR", conflicts_with = "socket")]
+    pub(crate) log: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Log {
+    /// Segments, records, bytes and what is durable
+    #[command(after_help = "Example:\n  tidegate log stat")]
+    Stat(LogStat),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogStat {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Schemes {
+    /// List the schemes that Tidegate knows, and those that tenants declare
+    #[command(after_help = "Example:\n  tidegate schemes list")]
+    List(SchemesList),
+    /// Show a scheme: what it signs, how it is answered, where that is written
+    #[command(
+        after_help = "Exit codes: 0 shown, 1 there is no such scheme.\n\nExample:\n  tidegate schemes show stripe"
+    )]
+    Show(SchemesShow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemesList {
+    /// List what the tenants of this configuration declare, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemesShow {
+    /// The scheme's name
+    #[arg(value_name = "SCHEME")]
+    pub(crate) name: String,
+    /// Look among what the tenants of this configuration declare, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Endpoints {
+    /// Mint an id that nobody can guess (96 random bits), for a tenant's file
+    #[command(after_help = "Example:\n  tidegate endpoints issue")]
+    Issue(EndpointsIssue),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EndpointsIssue {
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) count: u32,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reload {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    /// The running appliance's control socket [default: as configured]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reference {
+    #[arg(value_enum)]
+    pub(crate) of: ReferenceOf,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ReferenceOf {
+    Cli,
+    Configuration,
+}

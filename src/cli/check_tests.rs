@@ -1,0 +1,168 @@
+//! `check` and whatever else reads a whole configuration, against files as people write them.
+
+use std::path::{Path, PathBuf};
+
+use super::exit::Exit;
+use super::testing::{Ran, run_with};
+
+/// A directory with a configuration in it.
+struct Files {
+    directory: tempfile::TempDir,
+}
+
+const GOOD: &str = r#"
+tenant = "acme"
+
+[[endpoint]]
+id = "wh_9f2c1b7a"
+scheme = "github"
+secrets = [{ value = "secret:github" }]
+"#;
+
+impl Files {
+    fn with(tenant: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Self { directory };
+        files.write(
+            "tidegate.toml",
+            "[gateway]\nlisten = [\"127.0.0.1:0\"]\npublic_url = \"https://hooks.example.com\"\n\n[log]\ndirectory = \"log\"\n",
+        );
+        files.write("tenants/acme.toml", tenant);
+        files.write("tenants/acme.secrets/github", "It's a Secret to Everybody");
+        files
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.directory.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    fn config(&self) -> PathBuf {
+        self.directory.path().join("tidegate.toml")
+    }
+
+    fn run(&self, words: &[&str], stdin: &[u8]) -> Ran {
+        let config = self.config();
+        let (first, rest) = words.split_at(1);
+        run_with(&[first, &["--config", config.to_str().unwrap()], rest].concat(), stdin, &[])
+    }
+
+    /// What was said, with the directory's name taken out.
+    fn said(&self, text: &str) -> String {
+        text.replace(&format!("{}/", self.directory.path().display()), "")
+    }
+}
+
+#[test]
+fn a_good_configuration_is_ok() {
+    let files = Files::with(GOOD);
+    let ran = files.run(&["check"], b"");
+    assert_eq!(ran.exit, Exit::Yes, "{}{}", ran.answer, ran.remarks);
+    assert!(ran.answer.starts_with("ok (1 tenant, 1 endpoint, "), "{}", ran.answer);
+    let json: serde_json::Value = serde_json::from_str(&files.run(&["check", "--json"], b"").answer).unwrap();
+    assert_eq!((json["ok"].as_bool(), json["endpoints"].as_u64()), (Some(true), Some(1)));
+}
+
+#[test]
+fn every_fault_is_said_at_once_with_its_place() {
+    let files = Files::with(
+        r#"
+tenant = "acme"
+
+[[endpoint]]
+id = "wh_1"
+scheme = "githbu"
+secrets = [{ value = "secret:github" }]
+
+[[endpoint]]
+id = "wh_2"
+scheme = "github"
+secrets = [{ value = "secret:blank" }]
+"#,
+    );
+    files.write("tenants/acme.secrets/blank", "   ");
+    let ran = files.run(&["check"], b"");
+    assert_eq!(ran.exit, Exit::No);
+    let said = files.said(&ran.answer);
+    assert!(said.contains("tenants/acme.toml:4: endpoint[0].scheme: there is no scheme \"githbu\""), "{said}");
+    assert!(said.contains("tenants/acme.toml:9: endpoint[1].secrets[0]: "), "{said}");
+    assert!(said.contains("2 errors"), "{said}");
+    let json: serde_json::Value = serde_json::from_str(&files.run(&["check", "--json"], b"").answer).unwrap();
+    assert_eq!(json["faults"].as_array().unwrap().len(), 2);
+    assert_eq!(json["faults"][0]["line"], 4);
+}
+
+#[test]
+fn a_faulty_appliance_file_is_a_no_and_not_a_failure() {
+    let files = Files::with(GOOD);
+    files.write("tidegate.toml", "[gateway]\nlisten = \"nonsense\"\nnope = 1\n");
+    let ran = files.run(&["check"], b"");
+    assert_eq!(ran.exit, Exit::No);
+    let said = files.said(&ran.answer);
+    assert!(said.contains("tidegate.toml:2: ") && said.contains("tidegate.toml:3: "), "{said}");
+}
+
+#[test]
+fn a_known_answer_that_does_not_come_out_is_a_fault() {
+    let declared = r#"
+[[scheme]]
+name = "ours"
+algorithm = "hmac-sha256"
+signature = { header = "X-Ours", encoding = "hex" }
+content = "{body}"
+
+[[scheme.known_answer]]
+secret = "a secret that is no secret"
+body = "x"
+headers = { X-Ours = "0000000000000000000000000000000000000000000000000000000000000000" }
+"#;
+    let files = Files::with(&format!("{}\n{declared}", GOOD.replace("\"github\"", "\"ours\"")));
+    let ran = files.run(&["check"], b"");
+    assert_eq!(ran.exit, Exit::No, "{}", ran.answer);
+    assert!(files.said(&ran.answer).contains("scheme[0]"), "{}", ran.answer);
+    assert!(ran.answer.contains("known answer 1"), "{}", ran.answer);
+}
+
+#[test]
+fn an_endpoint_brings_its_scheme_its_secret_and_its_url() {
+    let files = Files::with(GOOD);
+    let signed = files.run(&["sign", "--endpoint", "wh_9f2c1b7a", "--body", "-", "--json"], b"Hello, World!");
+    let json: serde_json::Value = serde_json::from_str(&signed.answer).unwrap();
+    assert_eq!(json["url"], "https://hooks.example.com/hooks/wh_9f2c1b7a");
+    let header =
+        "X-Hub-Signature-256: sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17".to_owned();
+    let words = ["verify", "--endpoint", "wh_9f2c1b7a", "--body", "-", "--header", &header];
+    let ran = files.run(&words, b"Hello, World!");
+    assert_eq!(ran.exit, Exit::Yes, "{}{}", ran.answer, ran.remarks);
+    assert!(ran.answer.contains("secret       primary"), "{}", ran.answer);
+}
+
+#[test]
+fn an_unknown_endpoint_says_where_was_looked() {
+    let files = Files::with(GOOD);
+    let ran = files.run(&["send", "--endpoint", "wh_nope"], b"");
+    assert_eq!(ran.exit, Exit::Failed);
+    assert!(files.said(&ran.remarks).contains("tenants"), "{}", ran.remarks);
+}
+
+#[test]
+fn curl_is_printed_ready_to_paste() {
+    let files = Files::with(GOOD);
+    let ran = files.run(&["send", "--endpoint", "wh_9f2c1b7a", "--print-curl"], b"");
+    assert_eq!(ran.exit, Exit::Yes, "{}", ran.remarks);
+    assert!(ran.answer.starts_with("curl -sS \\\n  http://127.0.0.1:0/hooks/wh_9f2c1b7a \\\n"), "{}", ran.answer);
+    assert!(ran.answer.contains("-H 'Host: hooks.example.com'"), "{}", ran.answer);
+    assert!(ran.answer.contains("-H 'X-Hub-Signature-256: sha256="), "{}", ran.answer);
+    assert!(!ran.answer.contains("Everybody"));
+}
+
+#[test]
+fn no_configuration_says_how_to_name_one() {
+    let ran = run_with(&["send", "--endpoint", "wh_1", "--config", "/nonexistent.toml"], b"", &[]);
+    assert_eq!(ran.exit, Exit::Failed);
+    assert!(ran.remarks.contains("--config"), "{}", ran.remarks);
+    assert!(Path::new("/nonexistent.toml").metadata().is_err());
+}

@@ -1,0 +1,17 @@
+//! `tidegate events export`
+
+use super::super::Shell;
+use super::super::args::EventsExport;
+use super::super::exit::{Exit, Outcome};
+use super::source::Source;
+use crate::control::wire::Which;
+
+pub(super) fn run(args: &EventsExport, shell: &mut Shell<'_>) -> Outcome {
+    let which = args.limit.map_or(Which::All, Which::First);
+    let mut query = super::query(&args.scope, &args.span, which, shell)?;
+    query.whole = true;
+    query.held = args.held;
+    let source = Source::open(&args.scope.place)?;
+    source.each(&query, &mut |line| shell.out.json(&line))?;
+    Ok(Exit::Yes)
+}

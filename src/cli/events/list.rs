@@ -1,0 +1,75 @@
+//! `tidegate events list`
+
+use super::super::Shell;
+use super::super::args::EventsList;
+use super::super::exit::{Exit, Outcome};
+use super::super::out::Tone;
+use super::super::table::{Cell, Table};
+use super::super::when::When;
+use super::source::Source;
+use crate::control::wire::{EventLine, Query, Which, Whose};
+
+/// The log is read forward: without a beginning the newest few would cost a look at everything.
+const SINCE_DEFAULT: When = When::Ago(24 * 3_600_000);
+
+/// Enough of a provider's id to recognise it by.
+const DELIVERY_BYTES_MAX: usize = 40;
+
+pub(super) fn run(args: &EventsList, shell: &mut Shell<'_>) -> Outcome {
+    let mut query = super::query(&args.scope, &args.span, Which::Newest(args.limit), shell)?;
+    query.held = args.held;
+    // What is held is bounded; events are not.
+    if query.since.is_none() && !args.held {
+        query.since = Some(SINCE_DEFAULT.unix_ms(shell.clock.unix_ms()));
+    }
+    let source = Source::open(&args.scope.place)?;
+    if args.form.json {
+        source.each(&query, &mut |line| shell.out.json(&line))?;
+        return Ok(Exit::Yes);
+    }
+    let mut table = Table::new(heads(&query));
+    source.each(&query, &mut |line| {
+        table.row(row(&query, &line));
+        Ok(())
+    })?;
+    if table.is_empty() {
+        shell.out.remark(match (args.held, args.span.since) {
+            (true, _) => "nothing is held",
+            (false, None) => "no events in the last 24 hours; --since 30d looks further back",
+            (false, Some(_)) => "no events in that time",
+        });
+        return Ok(Exit::Yes);
+    }
+    table.print(&mut shell.out)?;
+    Ok(Exit::Yes)
+}
+
+fn heads(query: &Query) -> &'static [&'static str] {
+    match (query.held, &query.whose) {
+        (false, Whose::Tenant(_)) => &["RECEIVED", "EVENT", "ENDPOINT", "SCHEME", "BYTES", "DELIVERY"],
+        (false, Whose::AllTenants) => &["RECEIVED", "EVENT", "TENANT", "ENDPOINT", "SCHEME", "BYTES", "DELIVERY"],
+        (true, Whose::Tenant(_)) => &["RECEIVED", "EVENT", "ENDPOINT", "SCHEME", "BYTES", "STATUS", "REASON", "PEER"],
+        (true, Whose::AllTenants) => {
+            &["RECEIVED", "EVENT", "TENANT", "ENDPOINT", "SCHEME", "BYTES", "STATUS", "REASON", "PEER"]
+        }
+    }
+}
+
+fn row(query: &Query, line: &EventLine) -> Vec<Cell> {
+    let mut cells = vec![Cell::toned(Tone::Dim, &line.received_at), Cell::new(&line.id)];
+    if query.whose == Whose::AllTenants {
+        cells.push(Cell::new(&line.tenant));
+    }
+    cells.extend([Cell::new(&line.endpoint), Cell::untrusted(&line.scheme), Cell::new(&line.body_bytes)]);
+    if let Some(held) = &line.held {
+        cells.extend([
+            Cell::toned(Tone::Warn, held.status.as_str()),
+            Cell::untrusted(&held.reason),
+            Cell::untrusted(&line.peer),
+        ]);
+    } else {
+        let delivery = line.delivery_id.as_ref().map(|id| id.value.shown(DELIVERY_BYTES_MAX));
+        cells.push(Cell::from(delivery.unwrap_or_default()));
+    }
+    cells
+}

@@ -1,0 +1,58 @@
+//! `tidegate events …`: reading what was delivered, always for somebody.
+
+mod body;
+mod export;
+mod list;
+mod redact;
+mod reverify;
+mod show;
+pub(super) mod source;
+mod tail;
+
+use super::Shell;
+use super::args::{Events, Scope, Span};
+use super::exit::{Failure, Outcome};
+use super::settings;
+use crate::control::wire::{Query, Which, Whose};
+
+pub(super) fn run(command: &Events, shell: &mut Shell<'_>) -> Outcome {
+    match command {
+        Events::List(args) => list::run(args, shell),
+        Events::Show(args) => show::run(args, shell),
+        Events::Tail(args) => tail::run(args, shell),
+        Events::Export(args) => export::run(args, shell),
+        Events::Reverify(args) => reverify::run(args, shell),
+    }
+}
+
+/// Whose events a command may see: said by name, or looked up from the endpoint, or explicitly everybody's.
+fn whose(scope: &Scope, shell: &Shell<'_>) -> Outcome<Whose> {
+    if scope.all_tenants {
+        return Ok(Whose::AllTenants);
+    }
+    if let Some(tenant) = &scope.tenant {
+        return Ok(Whose::Tenant(tenant.clone()));
+    }
+    let Some(endpoint) = &scope.endpoint else {
+        return Err(Failure::usage("whose events?", "name --tenant or --endpoint, or say --all-tenants"));
+    };
+    let configured = settings::Configured::load(&scope.place.config, shell)?;
+    let (tenant, _) = configured.endpoint(endpoint)?;
+    Ok(Whose::Tenant(tenant.id.clone()))
+}
+
+fn query(scope: &Scope, span: &Span, which: Which, shell: &Shell<'_>) -> Outcome<Query> {
+    let now = shell.clock.unix_ms();
+    Ok(Query {
+        whose: whose(scope, shell)?,
+        endpoint: scope.endpoint.clone(),
+        since: span.since.map(|since| since.unix_ms(now)),
+        until: span.until.map(|until| until.unix_ms(now)),
+        which,
+        held: false,
+        whole: false,
+    })
+}
+
+#[cfg(test)]
+mod sample;

@@ -1,0 +1,38 @@
+//! `tidegate events tail`
+
+use super::super::Shell;
+use super::super::args::{EventsTail, Span};
+use super::super::exit::{Exit, Outcome};
+use super::super::out::Tone;
+use super::super::table::{Cell, print_row};
+use super::source::Source;
+use crate::control::wire::{EventLine, Which};
+
+/// Columns of a stream cannot wait for their widest cell: a time, an id, an issued endpoint, a usual scheme.
+const WIDTHS: [usize; 5] = [24, 30, 23, 16, 4];
+
+pub(super) fn run(args: &EventsTail, shell: &mut Shell<'_>) -> Outcome {
+    let which = if args.since.is_some() { Which::Follow } else { Which::FollowFromNow };
+    let query = super::query(&args.scope, &Span { since: args.since, until: None }, which, shell)?;
+    let source = Source::open_live(&args.scope.place)?;
+    source.each(&query, &mut |line| {
+        if args.form.json {
+            shell.out.json(&line)?;
+        } else {
+            print_row(&mut shell.out, &row(&line), &WIDTHS)?;
+        }
+        shell.out.flush()
+    })?;
+    Ok(Exit::Yes)
+}
+
+fn row(line: &EventLine) -> Vec<Cell> {
+    vec![
+        Cell::toned(Tone::Dim, &line.received_at),
+        Cell::new(&line.id),
+        Cell::new(&line.endpoint),
+        Cell::untrusted(&line.scheme),
+        Cell::untrusted(&line.method),
+        Cell::new(&format_args!("{} B", line.body_bytes)),
+    ]
+}

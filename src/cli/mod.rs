@@ -1,0 +1,147 @@
+//! The command line. `args` is its grammar, each command has a file, and `Shell` is all that a command sees of
+//! the world outside: its output, standard input, the environment, the clock.
+
+mod args;
+mod capture;
+mod check;
+mod curl;
+mod diagnose;
+mod endpoints;
+mod events;
+mod exit;
+mod faults;
+mod http;
+mod log;
+mod out;
+mod reference;
+mod reload;
+mod scheme;
+mod schemes;
+mod secret;
+mod send;
+mod settings;
+mod sign;
+mod table;
+mod verify;
+mod when;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::io::{self, BufWriter, Read};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use config::{Environment, ProcessEnvironment};
+use domain::{Clock, SystemClock};
+
+use args::{Cli, Command, Endpoints, Log};
+use exit::{Exit, Failure, Outcome};
+use out::{Colour, Out};
+
+/// What a command sees of the world outside.
+pub(crate) struct Shell<'a> {
+    pub(crate) out: Out<'a>,
+    pub(crate) stdin: &'a mut dyn Read,
+    pub(crate) environment: &'a dyn Environment,
+    pub(crate) clock: &'a dyn Clock,
+}
+
+/// Runs the process's own command line.
+pub(crate) fn main() -> ExitCode {
+    // Not locked for the whole run: the appliance's own log lines go to the same stream from other threads.
+    let mut answer = BufWriter::new(io::stdout());
+    let mut remarks = io::stderr();
+    let mut shell = Shell {
+        out: Out::new(&mut answer, &mut remarks),
+        stdin: &mut io::stdin(),
+        environment: &ProcessEnvironment,
+        clock: &SystemClock::new(),
+    };
+    execute(std::env::args_os(), &mut shell).into()
+}
+
+/// Runs one command line.
+pub(crate) fn execute(words: impl IntoIterator<Item = OsString>, shell: &mut Shell<'_>) -> Exit {
+    let plain_wanted = wants_plain(shell.environment);
+    shell.out.colour(Colour::Auto, plain_wanted);
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error, shell),
+    };
+    shell.out.colour(cli.color, plain_wanted);
+    let outcome = dispatch(cli.command, shell).and_then(|exit| shell.out.flush().map(|()| exit));
+    outcome.unwrap_or_else(|failure| {
+        // What was said before the failure is still part of the answer, if anybody listens.
+        drop(shell.out.flush());
+        shell.out.complain(&failure);
+        failure.exit()
+    })
+}
+
+/// <https://no-color.org>: set and not empty. A dumb terminal shows escapes as garbage.
+fn wants_plain(environment: &dyn Environment) -> bool {
+    let set = |name| environment.variable(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_some() || set("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Help and version are answers; everything else that the parser says is a wrong command line.
+fn explain(error: &clap::Error, shell: &mut Shell<'_>) -> Exit {
+    if error.use_stderr() {
+        // It repeats what was typed, and what was typed may have come from anywhere.
+        let text = error.render().to_string();
+        let escaped: String = text.chars().map(printable).collect();
+        shell.out.complain_plainly(escaped.trim_end());
+        return Exit::Usage;
+    }
+    let help = error.render();
+    let said = if shell.out.coloured() { shell.out.text(help.ansi()) } else { shell.out.text(&help) };
+    match said.and_then(|()| shell.out.flush()) {
+        Ok(()) => Exit::Yes,
+        Err(failure) => failure.exit(),
+    }
+}
+
+fn printable(c: char) -> String {
+    if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() }
+}
+
+fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
+    match command {
+        Command::Check(args) => check::run(&args, shell),
+        Command::Send(args) => send::run(&args, shell),
+        Command::Sign(args) => sign::run(&args, shell),
+        Command::Verify(args) => verify::run(&args, shell),
+        Command::Events(command) => events::run(&command, shell),
+        Command::Log(Log::Stat(args)) => log::stat(&args, shell),
+        Command::Schemes(command) => schemes::run(&command, shell),
+        Command::Endpoints(Endpoints::Issue(args)) => endpoints::issue(&args, shell),
+        Command::Reload(args) => reload::run(&args, shell),
+        Command::Schema => {
+            shell.out.json_pretty(&config::schema())?;
+            Ok(Exit::Yes)
+        }
+        Command::Completions(args) => completions(args.shell, shell),
+        Command::Reference(args) => reference::run(args.of, shell),
+    }
+}
+
+fn completions(kind: clap_complete::Shell, shell: &mut Shell<'_>) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(kind, &mut Cli::command(), "tidegate", &mut script);
+    shell.out.text(String::from_utf8_lossy(&script))?;
+    Ok(Exit::Yes)
+}
+
+/// Runs what waits for a network or a socket. Commands are short: one thread is enough.
+pub(crate) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::plain(format_args!("could not start a runtime: {error}")))?;
+    runtime.block_on(work)
+}
+
+#[cfg(test)]
+mod check_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

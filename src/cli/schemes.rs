@@ -1,0 +1,250 @@
+//! `tidegate schemes …`
+
+use std::path::Path;
+use std::sync::Arc;
+
+use config::scheme::{SchemeDeclaration, SignatureRule, Window};
+use domain::text::Untrusted;
+use gateway::scheme::Scheme;
+use serde_json::json;
+
+use super::Shell;
+use super::args::{Schemes, SchemesList, SchemesShow};
+use super::exit::{Exit, Failure, Outcome};
+use super::out::Tone;
+use super::scheme;
+use super::settings::Configured;
+use super::table::{Cell, Table, print_fields};
+
+/// A scheme and who declares it.
+struct Found {
+    scheme: Arc<Scheme>,
+    /// None for what comes with Tidegate.
+    tenant: Option<String>,
+}
+
+pub(super) fn run(command: &Schemes, shell: &mut Shell<'_>) -> Outcome {
+    match command {
+        Schemes::List(args) => list(args, shell),
+        Schemes::Show(args) => show(args, shell),
+    }
+}
+
+fn list(args: &SchemesList, shell: &mut Shell<'_>) -> Outcome {
+    let all = all(args.config.as_deref(), shell)?;
+    if args.form.json {
+        for found in &all {
+            let declaration = found.scheme.declaration();
+            shell.out.json(&json!({
+                "name": declaration.name,
+                "title": declaration.title,
+                "tenant": found.tenant,
+                "algorithm": declaration.algorithm,
+                "coversBody": found.scheme.covers_body(),
+                "checked": declaration.checked,
+            }))?;
+        }
+        return Ok(Exit::Yes);
+    }
+    let mut table = Table::new(&["SCHEME", "PROVIDER", "ALGORITHM", "SIGNS", "CHECKED"]);
+    for found in &all {
+        let declaration = found.scheme.declaration();
+        let provider = found.tenant.as_ref().map_or(declaration.title.as_str(), String::as_str);
+        table.row(vec![
+            Cell::untrusted(&declaration.name),
+            Cell::untrusted(provider),
+            Cell::from(word(&declaration.algorithm)),
+            Cell::untrusted(&contents(declaration)),
+            Cell::untrusted(&declaration.checked),
+        ]);
+    }
+    table.print(&mut shell.out)?;
+    Ok(Exit::Yes)
+}
+
+fn show(args: &SchemesShow, shell: &mut Shell<'_>) -> Outcome {
+    let all = all(args.config.as_deref(), shell)?;
+    let Some(found) = all.into_iter().find(|found| found.scheme.name() == args.name) else {
+        shell.out.remark(format_args!(
+            "there is no scheme \"{}\"; `tidegate schemes list` names them, --config adds those of tenants",
+            Untrusted::new(args.name.as_bytes())
+        ));
+        return Ok(Exit::No);
+    };
+    let scheme = &*found.scheme;
+    if args.form.json {
+        shell.out.json(&json!({
+            "name": scheme.name(),
+            "tenant": found.tenant,
+            "coversBody": scheme.covers_body(),
+            "deliveryIdSigned": scheme.delivery_id_signed(),
+            "strips": scheme.strips(),
+            "declaration": scheme.declaration(),
+        }))?;
+        return Ok(Exit::Yes);
+    }
+    print(&found, shell)?;
+    Ok(Exit::Yes)
+}
+
+fn print(found: &Found, shell: &mut Shell<'_>) -> Outcome<()> {
+    let declaration = found.scheme.declaration();
+    let title = shell.out.paint(Tone::Bold, safe(&declaration.name));
+    shell.out.line(format_args!("{title}  {}", safe(&declaration.title)))?;
+    print_fields(&mut shell.out, &fields(found))?;
+    let heading = shell.out.paint(Tone::Dim, "declaration, as a tenant would write it:");
+    shell.out.line(format_args!("\n{heading}"))?;
+    toml_of(declaration)?.lines().try_for_each(|line| shell.out.line(Plain(line)))
+}
+
+fn all(config: Option<&Path>, shell: &Shell<'_>) -> Outcome<Vec<Found>> {
+    let presets = scheme::presets()?;
+    let mut all: Vec<_> = presets.iter().map(|scheme| Found { scheme: Arc::clone(scheme), tenant: None }).collect();
+    if let Some(path) = config {
+        for (tenant, scheme) in Configured::load(path, shell)?.declared() {
+            all.push(Found { scheme: scheme?, tenant: Some(tenant.to_string()) });
+        }
+    }
+    Ok(all)
+}
+
+fn fields(found: &Found) -> Vec<(&'static str, String)> {
+    let (scheme, declaration) = (&*found.scheme, found.scheme.declaration());
+    let mut fields = Vec::new();
+    if let Some(tenant) = &found.tenant {
+        fields.push(("tenant", tenant.clone()));
+    }
+    if !declaration.source.is_empty() {
+        fields.push(("source", format!("{} ({})", safe(&declaration.source), safe(&declaration.checked))));
+    }
+    fields.push(("algorithm", word(&declaration.algorithm)));
+    fields.push(("signature", safe(&signature(&declaration.signature))));
+    let signs = contents(declaration);
+    fields
+        .push(("signs", if signs.is_empty() { "nothing: the secret itself is sent".to_owned() } else { safe(&signs) }));
+    let covered = if scheme.covers_body() { "yes" } else { "no: the sender is proved, the body is not" };
+    fields.push(("covers body", covered.to_owned()));
+    if let Some(rule) = &declaration.timestamp {
+        let window = |window: Window| if window == Window::Unlimited { "any".to_owned() } else { window.to_string() };
+        let text = format!("{}, {} old, {} ahead", rule.from, window(rule.old), window(rule.future));
+        fields.push(("timestamp", safe(&text)));
+    }
+    if let Some(from) = &declaration.delivery_id {
+        let signed = if scheme.delivery_id_signed() { "signed" } else { "not signed: no use for dedup" };
+        fields.push(("delivery id", format!("{}, {signed}", safe(&from.to_string()))));
+    }
+    fields.push(("methods", scheme.methods().join(", ")));
+    let again = match (declaration.redelivery.automatic, declaration.redelivery.after_429) {
+        (_, true) => "sends again by itself, also after 429",
+        (true, false) => "sends again by itself, but not after 429",
+        (false, false) => "does not send again by itself",
+    };
+    fields.push(("answered", format!("{}; the provider {again}", scheme.success_status())));
+    if !scheme.strips().is_empty() {
+        fields.push(("never stored", safe(&scheme.strips().join(", "))));
+    }
+    fields.push(("known answers", declaration.known_answers.len().to_string()));
+    if !declaration.note.is_empty() {
+        fields.push(("note", safe(&declaration.note)));
+    }
+    fields
+}
+
+/// What is signed, case by case.
+fn contents(declaration: &SchemeDeclaration) -> String {
+    if declaration.cases.is_empty() {
+        return declaration.content.clone();
+    }
+    let each = declaration.cases.iter().map(|case| match &case.when {
+        Some(when) => format!("{when}: {}", case.content),
+        None => case.content.clone(),
+    });
+    each.collect::<Vec<_>>().join(" | ")
+}
+
+fn signature(rule: &SignatureRule) -> String {
+    let place = match (&rule.header, &rule.numbered, &rule.from) {
+        (Some(header), _, _) => format!("header {header}"),
+        (None, Some(stem), _) => format!("headers {stem}1, {stem}2, …"),
+        (None, None, Some(from)) => from.to_string(),
+        (None, None, None) => format!("headers {}", rule.headers.join(", ")),
+    };
+    let prefix = if rule.prefix.is_empty() { String::new() } else { format!(", behind \"{}\"", rule.prefix) };
+    let encoding = rule.encoding.map(|encoding| format!(", {}", word(&encoding))).unwrap_or_default();
+    let list = if rule.list.is_some() { ", in a list" } else { "" };
+    format!("{place}{list}{prefix}{encoding}")
+}
+
+/// The word that the declaration's format has for an enum's value.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn safe(text: &str) -> String {
+    Untrusted::with_limit(text.as_bytes(), 4096).to_string()
+}
+
+/// TOML escapes controls itself; what is left that deceives is escaped here, without touching its backslashes.
+struct Plain<'a>(&'a str);
+
+impl std::fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, part) in self.0.split('\\').enumerate() {
+            let slash = if at == 0 { "" } else { "\\" };
+            write!(f, "{slash}{}", Untrusted::with_limit(part.as_bytes(), usize::MAX))?;
+        }
+        Ok(())
+    }
+}
+
+/// Known answers are many and long: `--json` has them.
+fn toml_of(declaration: &SchemeDeclaration) -> Outcome<String> {
+    #[derive(serde::Serialize)]
+    struct File<'a> {
+        scheme: [&'a SchemeDeclaration; 1],
+    }
+    let shown = SchemeDeclaration { known_answers: Vec::new(), ..declaration.clone() };
+    toml::to_string(&File { scheme: [&shown] })
+        .map_err(|error| Failure::plain(format_args!("could not write the declaration: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{printed, run};
+    use super::*;
+
+    #[test]
+    fn every_preset_is_listed_and_shown() {
+        let listed = run(&["schemes", "list", "--json"]);
+        assert_eq!(listed.exit, Exit::Yes);
+        let presets = scheme::presets().unwrap();
+        assert_eq!(listed.answer.lines().count(), presets.len());
+        assert!(listed.answer.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+        for scheme in presets.iter() {
+            let found = Found { scheme: Arc::clone(scheme), tenant: None };
+            let shown = printed(|shell| print(&found, shell));
+            assert!(shown.contains("[[scheme]]") && shown.contains("answered"), "{shown}");
+        }
+        let json: serde_json::Value =
+            serde_json::from_str(&run(&["schemes", "show", "github", "--json"]).answer).unwrap();
+        assert_eq!(json["declaration"]["name"], "github");
+    }
+
+    #[test]
+    fn what_is_printed_can_be_pasted_into_a_tenants_file() {
+        let shown = run(&["schemes", "show", "github"]).answer;
+        let toml = &shown[shown.find("[[scheme]]").unwrap()..];
+        let parsed: toml::Value = toml::from_str(toml).unwrap();
+        assert_eq!(parsed["scheme"][0]["name"].as_str(), Some("github"));
+        assert!(shown.starts_with("github  GitHub\n"), "{shown}");
+        assert!(shown.contains("signature      header X-Hub-Signature-256, behind \"sha256=\", hex\n"), "{shown}");
+        assert!(shown.contains("signs          {body}\n"), "{shown}");
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_a_no() {
+        let ran = run(&["schemes", "show", "\u{1b}[31m"]);
+        assert_eq!(ran.exit, Exit::No);
+        assert!(ran.answer.is_empty() && !ran.remarks.contains('\u{1b}') && ran.remarks.contains("schemes list"));
+    }
+}

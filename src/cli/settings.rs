@@ -1,0 +1,102 @@
+//! The configuration, as commands need it: read, never written, never fallen back on an older version.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use config::{Appliance, Endpoint, Fault, Tenant, TenantFiles};
+use domain::text::Untrusted;
+use domain::{EndpointId, TenantId};
+use gateway::scheme::Scheme;
+
+use super::Shell;
+use super::exit::{Failure, Outcome};
+use super::scheme::{Setup, named_key, preset, unknown};
+
+/// Both kinds of file, as they are now.
+#[derive(Debug)]
+pub(crate) struct Configured {
+    pub(crate) appliance: Appliance,
+    tenants: Vec<Arc<Tenant>>,
+    faults: Vec<Fault>,
+}
+
+/// The appliance's file alone.
+pub(crate) fn appliance(path: &Path) -> Outcome<Appliance> {
+    let (appliance, faults) = config::load_appliance(path);
+    appliance.ok_or_else(|| {
+        let shown = Untrusted::with_limit(path.as_os_str().as_encoded_bytes(), 1024).to_string();
+        let first = faults.first().map_or_else(|| shown.clone(), ToString::to_string);
+        let check = format!("`tidegate check --config {shown}` says everything that is wrong with it");
+        Failure::failed(first, format_args!("name the appliance's file with --config; {check}"))
+    })
+}
+
+impl Configured {
+    pub(crate) fn load(path: &Path, shell: &Shell<'_>) -> Outcome<Self> {
+        let appliance = appliance(path)?;
+        let load = TenantFiles::without_state().load(&appliance, shell.environment, &mut |_| Vec::new());
+        Ok(Self { appliance, tenants: load.tenants, faults: load.faults })
+    }
+
+    /// An endpoint and whose it is.
+    pub(crate) fn endpoint(&self, id: &EndpointId) -> Outcome<(&Tenant, &Endpoint)> {
+        let found = self.tenants.iter().find_map(|tenant| {
+            let endpoint = tenant.endpoints.iter().find(|endpoint| endpoint.id == *id)?;
+            Some((&**tenant, endpoint))
+        });
+        found.ok_or_else(|| {
+            let directory = Untrusted::new(self.appliance.tenants.directory.as_os_str().as_encoded_bytes()).to_string();
+            let next = match self.faults.iter().find(|fault| fault.is_error()) {
+                Some(fault) => format!("a tenant's file is faulty, and may be the one that has it: {fault}"),
+                None => format!("the tenants' files are read from {directory}; --config names another configuration"),
+            };
+            Failure::failed(format_args!("there is no endpoint {id}"), next)
+        })
+    }
+
+    /// What an endpoint's deliveries are verified with.
+    pub(crate) fn setup(&self, id: &EndpointId) -> Outcome<Setup> {
+        let (tenant, endpoint) = self.endpoint(id)?;
+        let scheme = scheme_of(tenant, &endpoint.scheme)?;
+        let keys = endpoint.secrets.iter().map(|entry| {
+            let (from, until) = (entry.not_before_unix_ms(), entry.not_after_unix_ms());
+            named_key(&scheme, entry.name(), entry.secret.clone(), from, until)
+        });
+        let keys = keys.collect::<Outcome<_>>()?;
+        let public_url = endpoint.public_url().unwrap_or(&self.appliance.gateway.public_url);
+        let url = Some(public_url.with_target(&format!("/hooks/{id}")));
+        Ok(Setup { scheme, keys, url })
+    }
+
+    /// A scheme as a tenant's endpoints can name it.
+    pub(crate) fn scheme(&self, tenant: &TenantId, name: &str) -> Outcome<Arc<Scheme>> {
+        let tenant = self.tenants.iter().find(|known| known.id == *tenant).ok_or_else(|| {
+            Failure::failed(format_args!("there is no tenant {tenant}"), "--config names another configuration")
+        })?;
+        scheme_of(tenant, name)
+    }
+
+    /// Every scheme that a tenant declares.
+    pub(crate) fn declared(&self) -> Vec<(TenantId, Outcome<Arc<Scheme>>)> {
+        let each = self.tenants.iter().flat_map(|tenant| tenant.schemes().iter().map(move |scheme| (tenant, scheme)));
+        each.map(|(tenant, declared)| (tenant.id.clone(), compiled(tenant, declared))).collect()
+    }
+}
+
+/// A tenant's own scheme, or a preset: the names never clash.
+fn scheme_of(tenant: &Tenant, name: &str) -> Outcome<Arc<Scheme>> {
+    match tenant.schemes().iter().find(|declared| declared.declaration.name == name) {
+        Some(declared) => compiled(tenant, declared),
+        None => preset(name).map_err(|_| unknown(name)),
+    }
+}
+
+fn compiled(tenant: &Tenant, declared: &config::DeclaredScheme) -> Outcome<Arc<Scheme>> {
+    Scheme::compile(&declared.declaration).map_err(|faults| {
+        let first = faults.first().cloned().unwrap_or_default();
+        Failure::failed(
+            tenant.fault(declared.line, "scheme", first),
+            "`tidegate check` says everything that is wrong with it",
+        )
+    })
+}

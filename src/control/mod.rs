@@ -1,0 +1,17 @@
+//! The control socket: how commands speak with a running appliance.
+//!
+//! HTTP/1.1 with JSON over a Unix socket of mode 0600. Whatever changes the state of a node comes this way; reads
+//! do too while the node runs, since it alone knows what is durable at this moment.
+#![cfg_attr(not(test), allow(dead_code, reason = "served by the composition root"))]
+
+mod body;
+pub(crate) mod client;
+pub(crate) mod node;
+pub(crate) mod read;
+pub(crate) mod server;
+pub(crate) mod socket;
+pub(crate) mod time;
+pub(crate) mod wire;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+//! What the control socket needs of a running node. The composition root fills it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use eventlog::EventLog;
+use tokio::sync::mpsc;
+
+use super::wire::{Judged, Reloaded, Reverify};
+
+/// Handles of a running node.
+#[async_trait]
+pub(crate) trait Node: Send + Sync + fmt::Debug + 'static {
+    fn log(&self) -> &Arc<dyn EventLog>;
+
+    /// Judges held deliveries again and reports on each as soon as it is known. Returns when all are done, or
+    /// when nobody takes reports any more; an error says why the rest could not be judged.
+    async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String>;
+
+    /// Reads the configuration again and puts it in force; the faults keep the last good version of what they touch.
+    async fn reload(&self) -> Reloaded;
+
+    /// The state of the node, for people and for machines: version, uptime, what is down.
+    fn stat(&self) -> serde_json::Value;
+}

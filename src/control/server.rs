@@ -1,0 +1,252 @@
+//! The control socket's server: HTTP/1.1 with JSON, for whoever may open a file of mode 0600.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /v1/stat` | the node's state and the log's |
+//! | `POST /v1/events` with a query | JSON lines, as fast as they are read |
+//! | `POST /v1/event` with an id | the event, or `null` |
+//! | `POST /v1/reverify` | JSON lines, one for each held delivery |
+//! | `POST /v1/reload` | the faults that were found |
+//!
+//! Everything is bounded: connections, readers at a time (each holds a thread and a file), request bytes, and the
+//! two chunks that a stream keeps in memory while its reader is slow.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::net::UnixStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::body::{AnswerBody, Gone, LineWriter, full, stream};
+use super::node::Node;
+use super::read::{self, Ended, Sink};
+use super::socket::Socket;
+use super::wire::{EventLine, Find, Query, Reverify, Stat};
+
+/// Connections at a time. Commands hold one each; a dozen operators and their scripts fit.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Reads at a time: each holds a thread and open files, and the accept path shares the disk with them.
+const READERS_MAX: usize = 16;
+
+/// A query names at most a few thousand ids.
+const REQUEST_BYTES_MAX: usize = 256 * 1024;
+
+/// Nobody types HTTP at this socket.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a follower looks for new events. A person does not see less; a node does not feel it.
+const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+
+type Answer = Response<AnswerBody>;
+
+/// Why there is no answer, as a status and a sentence.
+struct No(StatusCode, String);
+
+impl No {
+    fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self(status, detail.into())
+    }
+}
+
+#[derive(Debug)]
+struct Service {
+    node: Arc<dyn Node>,
+    readers: Arc<Semaphore>,
+}
+
+/// Serves the socket until `shutdown` is ready, then ends what is open and removes the socket's file.
+pub(crate) async fn serve(socket: Socket, node: Arc<dyn Node>, shutdown: impl Future<Output = ()> + Send) {
+    let service = Arc::new(Service { node, readers: Arc::new(Semaphore::new(READERS_MAX)) });
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // Ends with this function, and with it every connection and every stream: a follower never holds up a stop.
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => return,
+            Some(_) = connections.join_next() => continue,
+            accepted = accept(&socket, &room) => accepted,
+        };
+        let Some((connection, permit)) = accepted else { continue };
+        let service = Arc::clone(&service);
+        connections.spawn(async move {
+            let answer = service_fn(move |request| {
+                let service = Arc::clone(&service);
+                async move { Ok::<_, Infallible>(service.answer(request).await) }
+            });
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+            if let Err(error) = builder.serve_connection(TokioIo::new(connection), answer).await {
+                tracing::debug!(%error, "a control connection broke");
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Waits for room, then for a connection: the backlog holds who comes in between.
+async fn accept(socket: &Socket, room: &Arc<Semaphore>) -> Option<(UnixStream, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+    match socket.listener.accept().await {
+        Ok((connection, _)) => Some((connection, permit)),
+        Err(error) => {
+            // Out of descriptors, most likely: a pause lets some come free instead of spinning.
+            tracing::warn!(%error, "could not accept a control connection");
+            tokio::time::sleep(FOLLOW_EVERY).await;
+            None
+        }
+    }
+}
+
+impl Service {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let routed = self.route(request).await;
+        routed.unwrap_or_else(|No(status, detail)| problem(status, &detail))
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Result<Answer, No> {
+        let (head, body) = request.into_parts();
+        match (&head.method, head.uri.path()) {
+            (&Method::GET, "/v1/stat") => self.stat().await,
+            (&Method::POST, "/v1/events") => self.events(ask(body).await?),
+            (&Method::POST, "/v1/event") => self.event(ask(body).await?).await,
+            (&Method::POST, "/v1/reverify") => Ok(self.reverify(ask(body).await?)),
+            (&Method::POST, "/v1/reload") => json_answer(&self.node.reload().await),
+            (_, "/v1/stat" | "/v1/events" | "/v1/event" | "/v1/reverify" | "/v1/reload") => {
+                Err(No::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method"))
+            }
+            _ => Err(No::new(StatusCode::NOT_FOUND, "there is nothing here; this socket speaks /v1/…")),
+        }
+    }
+
+    async fn stat(&self) -> Result<Answer, No> {
+        let node = Arc::clone(&self.node);
+        json_answer(&blocking(move || Stat { node: node.stat(), log: node.log().stat().into() }).await?)
+    }
+
+    fn events(&self, query: Query) -> Result<Answer, No> {
+        let permit = self.reader()?;
+        let node = Arc::clone(&self.node);
+        let (writer, body) = stream();
+        // Detached on purpose: it ends when the body is dropped, and the body goes with its connection.
+        drop(tokio::task::spawn_blocking(move || {
+            let mut sink = StreamSink { writer };
+            match read::events(&**node.log(), &query, &mut sink) {
+                Ok(()) => sink.writer.finish(None),
+                Err(Ended::Unreadable(fault)) => sink.writer.finish(Some(fault)),
+                Err(Ended::Stopped(Gone)) => {}
+            }
+            drop(permit);
+        }));
+        Ok(lines(body))
+    }
+
+    async fn event(&self, find: Find) -> Result<Answer, No> {
+        let _permit = self.reader()?;
+        let node = Arc::clone(&self.node);
+        let found = blocking(move || read::find(&**node.log(), &find));
+        match found.await? {
+            Ok(line) => json_answer(&line),
+            Err(fault) => Err(No(StatusCode::INTERNAL_SERVER_ERROR, fault)),
+        }
+    }
+
+    fn reverify(&self, ask: Reverify) -> Answer {
+        let node = Arc::clone(&self.node);
+        let (mut writer, body) = stream();
+        let (report, mut reports) = mpsc::channel(1);
+        // Judging goes on for as long as somebody takes the reports, which is until the connection ends.
+        let (ended, end) = oneshot::channel();
+        tokio::spawn(async move { ended.send(node.reverify(ask, report).await) });
+        drop(tokio::task::spawn_blocking(move || {
+            while let Some(judged) = reports.blocking_recv() {
+                if writer.item(judged).and_then(|()| writer.flush()).is_err() {
+                    return;
+                }
+            }
+            let ended = end.blocking_recv();
+            let ended = ended.unwrap_or_else(|_| Err("judging stopped; see the appliance's log".to_owned()));
+            writer.finish(ended.err());
+        }));
+        lines(body)
+    }
+
+    fn reader(&self) -> Result<OwnedSemaphorePermit, No> {
+        Arc::clone(&self.readers).try_acquire_owned().map_err(|_| {
+            No::new(StatusCode::SERVICE_UNAVAILABLE, "too many reads at a time; try again when one has ended")
+        })
+    }
+}
+
+struct StreamSink {
+    writer: LineWriter,
+}
+
+impl Sink for StreamSink {
+    type Stop = Gone;
+
+    fn take(&mut self, line: EventLine) -> Result<(), Gone> {
+        self.writer.item(line)
+    }
+
+    fn caught_up(&mut self) -> Result<(), Gone> {
+        self.writer.pause(FOLLOW_EVERY)
+    }
+}
+
+/// Reads a bounded JSON body.
+async fn ask<T: DeserializeOwned>(body: Incoming) -> Result<T, No> {
+    let read = Limited::new(body, REQUEST_BYTES_MAX).collect().await;
+    let bytes = read
+        .map_err(|_| No::new(StatusCode::PAYLOAD_TOO_LARGE, "the request's body is too large or was cut off"))?
+        .to_bytes();
+    serde_json::from_slice(&bytes)
+        .map_err(|error| No(StatusCode::BAD_REQUEST, format!("the request's body is not understood: {error}")))
+}
+
+/// Runs what waits for the disk where waiting holds nobody up.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, No> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| No::new(StatusCode::INTERNAL_SERVER_ERROR, "the read stopped; see the appliance's log"))
+}
+
+fn lines(body: AnswerBody) -> Answer {
+    let mut answer = Response::new(body);
+    answer.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/jsonl"));
+    answer
+}
+
+fn json_answer<T: Serialize>(value: &T) -> Result<Answer, No> {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => Ok(with_json(StatusCode::OK, bytes.into())),
+        Err(error) => Err(No(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
+    }
+}
+
+/// RFC 9457, as everywhere.
+fn problem(status: StatusCode, detail: &str) -> Answer {
+    with_json(status, json!({ "status": status.as_u16(), "title": detail }).to_string().into())
+}
+
+fn with_json(status: StatusCode, bytes: Bytes) -> Answer {
+    let mut answer = Response::new(full(bytes));
+    *answer.status_mut() = status;
+    let kind = if status.is_success() { "application/json" } else { "application/problem+json" };
+    answer.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    answer
+}

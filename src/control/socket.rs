@@ -1,0 +1,156 @@
+//! The control socket's place in the file system: private from the first moment on, and safe to put there twice.
+//!
+//! The socket is bound inside a fresh directory that only we may enter, given mode 0600 there, and then moved to
+//! its place in one step: at no moment can anybody else connect. Moving replaces a socket that a killed process
+//! left behind; one that is answered is somebody's, and an upgrade is the only caller who may replace it.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use domain::text::Untrusted;
+use tokio::net::UnixListener;
+
+/// Longest path that a socket's address holds on Linux, without its final zero.
+const PATH_BYTES_MAX: usize = 107;
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SocketError {
+    #[error("{path} has a process behind it already: is another appliance running with this file?")]
+    InUse { path: String },
+    #[error("{path} is there and is no socket: it is left alone; name another place")]
+    NotASocket { path: String },
+    #[error("{path} is longer than the {PATH_BYTES_MAX} bytes that a socket's path may have")]
+    TooLong { path: String },
+    #[error("could not put the control socket at {path}")]
+    Io { path: String, source: io::Error },
+}
+
+/// A bound control socket. Its file goes when this is dropped, unless another process has put its own there.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of our file: how we know it from a successor's.
+    identity: (u64, u64),
+}
+
+impl Socket {
+    /// Binds at `path`; the runtime's context must be entered.
+    pub(crate) fn bind(path: &Path) -> Result<Self, SocketError> {
+        let shown = Untrusted::new(path.as_os_str().as_encoded_bytes()).to_string();
+        let failed = |source: io::Error| SocketError::Io { path: shown.clone(), source };
+        make_way(path, &shown)?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+        std::fs::create_dir_all(parent).map_err(failed)?;
+
+        let private = parent.join(format!(".tg-{}", std::process::id()));
+        let inside = private.join("s");
+        if inside.as_os_str().len() > PATH_BYTES_MAX || path.as_os_str().len() > PATH_BYTES_MAX {
+            return Err(SocketError::TooLong { path: shown });
+        }
+        // One with our process id is of a process that is gone.
+        drop(std::fs::remove_file(&inside));
+        drop(std::fs::remove_dir(&private));
+        std::fs::DirBuilder::new().mode(0o700).create(&private).map_err(failed)?;
+        let bound = bind_inside(&inside, path);
+        drop(std::fs::remove_file(&inside));
+        drop(std::fs::remove_dir(&private));
+        let (listener, identity) = bound.map_err(failed)?;
+        Ok(Self { listener, path: path.to_owned(), identity })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        if ours {
+            // What remains is stale, and the next start knows how to replace it.
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
+/// May something be put at `path`?
+fn make_way(path: &Path, shown: &str) -> Result<(), SocketError> {
+    let found = match std::fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(SocketError::Io { path: shown.to_owned(), source }),
+    };
+    if !found.file_type().is_socket() {
+        return Err(SocketError::NotASocket { path: shown.to_owned() });
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(SocketError::InUse { path: shown.to_owned() }),
+        // Nobody listens: left behind. Anything else (no permission, a full backlog) is somebody's socket.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(source) => Err(SocketError::Io { path: shown.to_owned(), source }),
+    }
+}
+
+fn bind_inside(inside: &Path, path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+    let listener = UnixListener::bind(inside)?;
+    std::fs::set_permissions(inside, std::fs::Permissions::from_mode(0o600))?;
+    let found = std::fs::symlink_metadata(inside)?;
+    std::fs::rename(inside, path)?;
+    Ok((listener, (found.dev(), found.ino())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_is_private_and_goes_when_it_is_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/control.sock");
+        let socket = Socket::bind(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().collect();
+        assert_eq!(left.len(), 1, "the private directory is gone");
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "as a killed process leaves it");
+        let live = Socket::bind(&path).unwrap();
+        assert!(matches!(Socket::bind(&path), Err(SocketError::InUse { .. })));
+        drop(live);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_socket_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("precious");
+        std::fs::write(&path, "data").unwrap();
+        assert!(matches!(Socket::bind(&path), Err(SocketError::NotASocket { .. })));
+        assert_eq!(std::fs::read(&path).unwrap(), b"data");
+    }
+
+    #[tokio::test]
+    async fn a_successors_socket_survives_us() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let ours = Socket::bind(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let successor = Socket::bind(&path).unwrap();
+        drop(ours);
+        assert!(path.exists());
+        drop(successor);
+    }
+
+    #[tokio::test]
+    async fn a_path_that_no_address_holds_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let fault = Socket::bind(&dir.path().join("x".repeat(120))).unwrap_err();
+        assert!(matches!(fault, SocketError::TooLong { .. }), "{fault}");
+    }
+}

@@ -1,0 +1,242 @@
+//! The socket end to end: a server over a log in memory, and the client that the commands use.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use domain::{Clock, EndpointId, EventId, ManualClock, NodeId, Slot, TenantId};
+use eventlog::{Class, EventLog, HeaderBlock, MemoryLog, NewEvent};
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+
+use super::client::{Client, ClientError, Lines};
+use super::node::Node;
+use super::server::serve;
+use super::socket::Socket;
+use super::wire::{EventLine, Find, Judged, JudgedOutcome, Query, Reloaded, Reverify, Which, Whose};
+
+const NOW: u64 = 1_764_424_000_000;
+
+/// Longer than anything here takes; a test that reaches it has found a hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+struct TestNode {
+    log: Arc<dyn EventLog>,
+}
+
+#[async_trait]
+impl Node for TestNode {
+    fn log(&self) -> &Arc<dyn EventLog> {
+        &self.log
+    }
+
+    async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {
+        for id in ask.ids {
+            let judged = Judged {
+                id,
+                tenant: tenant("acme"),
+                endpoint: endpoint("wh_1"),
+                received_at: String::new(),
+                outcome: if ask.dry_run { JudgedOutcome::WouldPromote } else { JudgedOutcome::Promoted },
+                reason: None,
+            };
+            if report.send(judged).await.is_err() {
+                return Ok(());
+            }
+        }
+        Err("the rest is damaged".to_owned())
+    }
+
+    async fn reload(&self) -> Reloaded {
+        Reloaded { changed: 2, faults: Vec::new() }
+    }
+
+    fn stat(&self) -> serde_json::Value {
+        json!({ "version": "test" })
+    }
+}
+
+struct Running {
+    socket: PathBuf,
+    log: Arc<dyn EventLog>,
+    stop: Option<oneshot::Sender<()>>,
+    server: tokio::task::JoinHandle<()>,
+    _directory: tempfile::TempDir,
+}
+
+impl Running {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("control.sock");
+        let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(NOW);
+        let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new(NodeId(1), clock));
+        let node = Arc::new(TestNode { log: Arc::clone(&log) });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let socket = Socket::bind(&path).unwrap();
+        let server = tokio::spawn(serve(socket, node, async move { drop(stopped.await) }));
+        Self { socket: path, log, stop: Some(stop), server, _directory: directory }
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect(&self.socket).await.unwrap()
+    }
+
+    async fn commit(&self, tenant_name: &str, endpoint_name: &str, nth: u8, body: Bytes) -> EventId {
+        let id = EventId::new(NOW + u64::from(nth), Slot::of(endpoint_name), NodeId(1), [nth; 6]);
+        let mut headers = HeaderBlock::with_capacity(64);
+        headers.push(b"X-Odd", b"\xff\x1b").unwrap();
+        let event = NewEvent {
+            id,
+            tenant: tenant(tenant_name),
+            endpoint: endpoint(endpoint_name),
+            retention: "default".into(),
+            received_unix_ms: NOW + u64::from(nth),
+            peer: "127.0.0.1:5555".parse().unwrap(),
+            method: "POST".into(),
+            target: Bytes::from_static(b"/hooks/wh_1"),
+            headers: headers.finish(),
+            body,
+            scheme: "github".into(),
+            secret: "primary".into(),
+            delivery_id: None,
+            class: Class::Normal,
+            signed_at_unix_ms: None,
+            public_url: "https://hooks.example.com".into(),
+        };
+        self.log.append(event).await.unwrap().id
+    }
+}
+
+fn tenant(name: &str) -> TenantId {
+    TenantId::parse(name).unwrap()
+}
+
+fn endpoint(name: &str) -> EndpointId {
+    EndpointId::parse(name).unwrap()
+}
+
+fn query(whose: Whose, which: Which) -> Query {
+    Query { whose, endpoint: None, since: None, until: None, which, held: false, whole: false }
+}
+
+async fn next(lines: &mut Lines) -> Option<EventLine> {
+    tokio::time::timeout(PATIENCE, lines.next()).await.expect("a line comes in time").unwrap()
+}
+
+async fn all(running: &Running, query: &Query) -> Vec<EventLine> {
+    let mut lines = running.client().await.stream("/v1/events", query).await.unwrap();
+    let mut found = Vec::new();
+    while let Some(line) = next(&mut lines).await {
+        found.push(line);
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_tenant_sees_its_own_and_the_operator_sees_all() {
+    let running = Running::start();
+    let ours = running.commit("acme", "wh_1", 1, Bytes::from_static(b"ours")).await;
+    let theirs = running.commit("other", "wh_2", 2, Bytes::from_static(b"theirs")).await;
+
+    let found = all(&running, &query(Whose::Tenant(tenant("acme")), Which::All)).await;
+    assert_eq!(found.iter().map(|line| line.id).collect::<Vec<_>>(), [ours]);
+    assert_eq!(all(&running, &query(Whose::AllTenants, Which::All)).await.len(), 2);
+
+    let mut client = running.client().await;
+    let find = Find { whose: Whose::Tenant(tenant("acme")), id: ours, held: false };
+    let whole: Option<EventLine> = client.ask("/v1/event", &find).await.unwrap();
+    let whole = whole.unwrap();
+    assert_eq!(whole.body().unwrap(), b"ours");
+    assert_eq!(whole.headers.unwrap()[0].1.bytes(), b"\xff\x1b");
+    let find = Find { id: theirs, ..find };
+    let nothing: Result<Option<EventLine>, _> = client.ask("/v1/event", &find).await;
+    assert!(!matches!(nothing, Ok(Some(_))), "another tenant's event is never shown");
+}
+
+#[tokio::test]
+async fn newest_first_and_all_select() {
+    let running = Running::start();
+    let mut ids = Vec::new();
+    for nth in 0..5 {
+        ids.push(running.commit("acme", "wh_1", nth, Bytes::new()).await);
+    }
+    let picked = async |which| {
+        let found = all(&running, &query(Whose::AllTenants, which)).await;
+        found.into_iter().map(|line| line.id).collect::<Vec<_>>()
+    };
+    assert_eq!(picked(Which::Newest(2)).await, ids[3..]);
+    assert_eq!(picked(Which::First(2)).await, ids[..2]);
+    assert_eq!(picked(Which::All).await, ids);
+    let ranged = Query { since: Some(NOW + 1), until: Some(NOW + 3), ..query(Whose::AllTenants, Which::All) };
+    assert_eq!(all(&running, &ranged).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_follower_sees_what_comes_and_never_holds_up_a_stop() {
+    let mut running = Running::start();
+    let before = running.commit("acme", "wh_1", 1, Bytes::new()).await;
+    let mut client = running.client().await;
+    let mut lines = client.stream("/v1/events", &query(Whose::AllTenants, Which::Follow)).await.unwrap();
+    assert_eq!(next(&mut lines).await.unwrap().id, before);
+    let after = running.commit("acme", "wh_1", 2, Bytes::new()).await;
+    assert_eq!(next(&mut lines).await.unwrap().id, after);
+
+    drop(running.stop.take());
+    tokio::time::timeout(PATIENCE, &mut running.server).await.expect("the server stops").unwrap();
+    assert!(!running.socket.exists());
+    let cut = tokio::time::timeout(PATIENCE, lines.next::<EventLine>()).await.unwrap();
+    assert!(matches!(cut, Err(ClientError::Broken(_))), "a stream that was cut off does not look complete: {cut:?}");
+}
+
+#[tokio::test]
+async fn large_bodies_stream_whole() {
+    let running = Running::start();
+    let body = Bytes::from(vec![0xa5; 3 << 20]);
+    for nth in 0..4 {
+        running.commit("acme", "wh_1", nth, body.clone()).await;
+    }
+    let whole = Query { whole: true, ..query(Whose::AllTenants, Which::All) };
+    let found = all(&running, &whole).await;
+    assert_eq!(found.len(), 4);
+    assert!(found.iter().all(|line| line.body().unwrap() == body));
+}
+
+#[tokio::test]
+async fn reverify_reports_one_by_one_and_says_why_it_stopped() {
+    let running = Running::start();
+    let id = EventId::from_bytes([7; 16]);
+    let ask = Reverify { whose: Whose::AllTenants, endpoint: None, ids: vec![id], dry_run: true };
+    let mut lines = running.client().await.stream("/v1/reverify", &ask).await.unwrap();
+    let judged: Judged = lines.next().await.unwrap().unwrap();
+    assert_eq!((judged.id, judged.outcome), (id, JudgedOutcome::WouldPromote));
+    let end = lines.next::<Judged>().await;
+    assert!(matches!(&end, Err(ClientError::Refused(why)) if why.contains("damaged")), "{end:?}");
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_refused_with_a_sentence() {
+    let running = Running::start();
+    let mut client = running.client().await;
+    let no_scope: Result<serde_json::Value, _> = client.ask("/v1/events", &json!({})).await;
+    assert!(matches!(&no_scope, Err(ClientError::Refused(why)) if why.contains("whose")), "{no_scope:?}");
+    let unknown: Result<serde_json::Value, _> = client.get("/v1/nothing").await;
+    assert!(matches!(&unknown, Err(ClientError::Refused(why)) if why.contains("/v1/")), "{unknown:?}");
+    let method: Result<serde_json::Value, _> = client.get("/v1/reload").await;
+    assert!(matches!(method, Err(ClientError::Refused(_))));
+    let huge: Result<serde_json::Value, _> = client.ask("/v1/events", &"x".repeat(1 << 20)).await;
+    assert!(huge.is_err());
+    let reloaded: Reloaded = running.client().await.ask("/v1/reload", &()).await.unwrap();
+    assert_eq!(reloaded.changed, 2);
+    let stat: serde_json::Value = running.client().await.get("/v1/stat").await.unwrap();
+    assert_eq!(stat["node"]["version"], "test");
+    assert_eq!(stat["log"]["engine"], "memory");
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_apart_from_no() {
+    let absent = Client::connect(Path::new("/nonexistent/control.sock")).await;
+    assert!(matches!(absent, Err(ClientError::Absent { .. })));
+}

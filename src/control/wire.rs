@@ -1,0 +1,329 @@
+//! What goes over the control socket and out of `--json`: one stable form for both.
+//!
+//! Names are camelCase and never change their meaning; new ones may appear.
+
+use data_encoding::BASE64;
+use domain::text::Untrusted;
+use domain::{EndpointId, EventId, ExecutionId, TenantId};
+use serde::{Deserialize, Serialize};
+
+use super::time::rfc3339;
+
+/// Bytes that are nearly always text: a JSON string where they are, else `{"base64": "…"}`, so that no byte is lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Text {
+    Plain(String),
+    Raw { base64: String },
+}
+
+impl Text {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Plain(text.to_owned()),
+            Err(_) => Self::Raw { base64: BASE64.encode(bytes) },
+        }
+    }
+
+    /// The bytes again. A base64 that is none came from no server of ours and reads as nothing.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Plain(text) => text.as_bytes().to_vec(),
+            Self::Raw { base64 } => BASE64.decode(base64.as_bytes()).unwrap_or_default(),
+        }
+    }
+
+    /// Safe to print on a terminal, up to `bytes_max` bytes of it.
+    pub(crate) fn shown(&self, bytes_max: usize) -> String {
+        Untrusted::with_limit(&self.bytes(), bytes_max).to_string()
+    }
+}
+
+/// The provider's own id of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DeliveryId {
+    pub(crate) value: Text,
+    /// Usable for dedup only if the signature covers it.
+    pub(crate) signed: bool,
+}
+
+/// One event, or one delivery that is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EventLine {
+    pub(crate) id: EventId,
+    pub(crate) execution_id: ExecutionId,
+    pub(crate) tenant: TenantId,
+    pub(crate) endpoint: EndpointId,
+    pub(crate) received_at: String,
+    /// Where it lies; absent while it is held.
+    #[serde(flatten)]
+    pub(crate) place: Option<PlaceLine>,
+    /// Why it is held; absent once it is an event.
+    #[serde(flatten)]
+    pub(crate) held: Option<HeldLine>,
+    pub(crate) method: String,
+    pub(crate) target: Text,
+    pub(crate) peer: String,
+    pub(crate) scheme: String,
+    /// Name of the secret that verified.
+    pub(crate) secret: Option<String>,
+    pub(crate) delivery_id: Option<DeliveryId>,
+    /// When the provider says that it signed.
+    pub(crate) signed_at: Option<String>,
+    /// The URL that the provider saw, up to the target.
+    pub(crate) public_url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) headers: Option<Vec<(Text, Text)>>,
+    pub(crate) body_bytes: u64,
+    /// Base64, whatever is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) body: Option<String>,
+}
+
+impl EventLine {
+    /// The body's bytes, where the line has them.
+    pub(crate) fn body(&self) -> Option<Vec<u8>> {
+        self.body.as_ref().and_then(|body| BASE64.decode(body.as_bytes()).ok())
+    }
+}
+
+/// The place of an event in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PlaceLine {
+    pub(crate) node: u16,
+    pub(crate) epoch: u64,
+    pub(crate) sequence: u64,
+    pub(crate) position: String,
+    /// When it was committed: long after it was received if it was held first.
+    pub(crate) appended_at: String,
+    /// `normal`, or `bulk` for what came over a limit and was kept all the same.
+    pub(crate) class: String,
+}
+
+/// Why a delivery is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldLine {
+    /// `quarantined` or `pending`.
+    pub(crate) status: String,
+    /// The label of what was wrong.
+    pub(crate) reason: String,
+}
+
+/// Whose events. There is no default: somebody says it, or nothing is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Whose {
+    Tenant(TenantId),
+    /// Every tenant's: the operator's own view.
+    AllTenants,
+}
+
+/// What to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Query {
+    pub(crate) whose: Whose,
+    #[serde(default)]
+    pub(crate) endpoint: Option<EndpointId>,
+    /// Received at or after this, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub(crate) since: Option<u64>,
+    /// Received before this.
+    #[serde(default)]
+    pub(crate) until: Option<u64>,
+    #[serde(default)]
+    pub(crate) which: Which,
+    /// Held deliveries instead of events.
+    #[serde(default)]
+    pub(crate) held: bool,
+    /// With headers and body.
+    #[serde(default)]
+    pub(crate) whole: bool,
+}
+
+/// Which of those that fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Which {
+    #[default]
+    All,
+    /// The first so many.
+    First(u64),
+    /// The last so many, oldest of them first.
+    Newest(u32),
+    /// All, and what is committed from then on, until the asker goes away.
+    Follow,
+    /// Only what is committed from now on, until the asker goes away.
+    FollowFromNow,
+}
+
+/// One event by its id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Find {
+    pub(crate) whose: Whose,
+    pub(crate) id: EventId,
+    #[serde(default)]
+    pub(crate) held: bool,
+}
+
+/// Which held deliveries to judge again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Reverify {
+    pub(crate) whose: Whose,
+    #[serde(default)]
+    pub(crate) endpoint: Option<EndpointId>,
+    /// Only these; empty: all of the scope.
+    #[serde(default)]
+    pub(crate) ids: Vec<EventId>,
+    /// Judge, and promote nothing.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// What became of one held delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Judged {
+    pub(crate) id: EventId,
+    pub(crate) tenant: TenantId,
+    pub(crate) endpoint: EndpointId,
+    pub(crate) received_at: String,
+    pub(crate) outcome: JudgedOutcome,
+    /// What is wrong with it, or why it was not promoted: for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum JudgedOutcome {
+    /// It verifies now and is an event.
+    Promoted,
+    /// It verifies now; this was a dry run.
+    WouldPromote,
+    /// It still does not verify.
+    Refused,
+    /// It verifies, and could not be committed: ask again.
+    Failed,
+}
+
+/// What came of reading the configuration again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Reloaded {
+    /// Tenants that were rebuilt.
+    pub(crate) changed: usize,
+    pub(crate) faults: Vec<FaultLine>,
+}
+
+/// One fault of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FaultLine {
+    pub(crate) file: String,
+    pub(crate) line: Option<u32>,
+    pub(crate) column: Option<u32>,
+    pub(crate) key: String,
+    pub(crate) message: String,
+    /// `error` or `warning`.
+    pub(crate) severity: String,
+}
+
+/// The state of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LogStat {
+    pub(crate) engine: String,
+    pub(crate) lanes: Vec<LaneStat>,
+    /// How long the disk lasts at the present rate; absent while that is unknown.
+    pub(crate) days_left: Option<f64>,
+}
+
+/// One journal of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LaneStat {
+    pub(crate) class: String,
+    pub(crate) generation: u32,
+    pub(crate) shard: u16,
+    pub(crate) active: bool,
+    pub(crate) retention_ms: u64,
+    pub(crate) records: u64,
+    pub(crate) event_bytes: u64,
+    pub(crate) segments: u64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) sync: String,
+    pub(crate) oldest_at: Option<String>,
+    pub(crate) queued: u64,
+    pub(crate) unavailable: Option<String>,
+    pub(crate) damage: Vec<String>,
+}
+
+/// The state of a node and of its log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Stat {
+    /// What the node says about itself.
+    pub(crate) node: serde_json::Value,
+    pub(crate) log: LogStat,
+}
+
+impl From<eventlog::Stat> for LogStat {
+    fn from(stat: eventlog::Stat) -> Self {
+        let lanes = stat.lanes.into_iter().map(|lane| LaneStat {
+            class: lane.class,
+            generation: lane.generation,
+            shard: lane.shard,
+            active: lane.active,
+            retention_ms: lane.retention_ms,
+            records: lane.records,
+            event_bytes: lane.event_bytes,
+            segments: lane.segments,
+            disk_bytes: lane.disk_bytes,
+            sync: lane.sync,
+            oldest_at: lane.oldest_unix_ms.map(rfc3339),
+            queued: lane.queued,
+            unavailable: lane.unavailable,
+            damage: lane.damage,
+        });
+        Self { engine: stat.engine.to_owned(), lanes: lanes.collect(), days_left: stat.days_left }
+    }
+}
+
+/// One line of a streamed answer. A stream without an `end` or a `fault` was cut off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Line<T> {
+    Item(T),
+    /// Everything was said.
+    End,
+    /// The rest could not be read.
+    Fault(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_is_lost() {
+        for bytes in [&b"plain"[..], b"", b"\xff\x00", "größe".as_bytes()] {
+            let text = Text::of(bytes);
+            let json = serde_json::to_string(&text).unwrap();
+            assert_eq!(serde_json::from_str::<Text>(&json).unwrap().bytes(), bytes, "{json}");
+        }
+        assert_eq!(serde_json::to_string(&Text::of(b"\xff")).unwrap(), r#"{"base64":"/w=="}"#);
+    }
+
+    #[test]
+    fn nothing_is_read_without_saying_whose() {
+        assert!(serde_json::from_str::<Query>("{}").is_err());
+        assert!(serde_json::from_str::<Query>(r#"{"whose":"allTenants"}"#).is_ok());
+        assert!(serde_json::from_str::<Query>(r#"{"whose":{"tenant":"acme"}}"#).is_ok());
+        assert!(serde_json::from_str::<Query>(r#"{"whose":{"tenant":"a/b"}}"#).is_err());
+        assert!(serde_json::from_str::<Query>(r#"{"whose":"allTenants","wich":"all"}"#).is_err());
+    }
+}
