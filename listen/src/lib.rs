@@ -29,6 +29,8 @@ mod service;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 mod timer;
+#[cfg(test)]
+mod whole;
 
 pub use answer::Answer;
 pub use exchange::Exchange;

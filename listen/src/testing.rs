@@ -55,20 +55,33 @@ pub async fn exchange(
 
 /// Everything that `handler` and the gate answer to a client that sends `bytes` and then says that it is done.
 pub async fn converse(bytes: &[u8], settings: Listener, handler: Arc<dyn Handler>) -> Vec<u8> {
-    let (mut client, server) = duplex(PIPE_BYTES);
+    converse_through(PIPE_BYTES, bytes, settings, handler).await
+}
+
+/// The same through a pipe that holds `pipe_bytes`: no read gets more at once.
+pub async fn converse_through(
+    pipe_bytes: usize,
+    bytes: &[u8],
+    settings: Listener,
+    handler: Arc<dyn Handler>,
+) -> Vec<u8> {
+    let (client, server) = duplex(pipe_bytes);
     let serving = async move {
         let site = Site::new(settings, handler, Arc::new(Silent));
         if let Some(open) = Connections::new().open(1) {
             serve(Box::new(server), Socket::new(site, peer(), local()), &open).await;
         }
     };
+    let (mut reading, mut writing) = tokio::io::split(client);
     let asking = async move {
-        let mut answers = Vec::new();
         // A connection that is closed before all was sent has still answered what it did.
-        let _sent = client.write_all(bytes).await;
-        let _closed = client.shutdown().await;
-        let _read = client.read_to_end(&mut answers).await;
+        let _sent = writing.write_all(bytes).await;
+        let _closed = writing.shutdown().await;
+    };
+    let hearing = async move {
+        let mut answers = Vec::new();
+        let _read = reading.read_to_end(&mut answers).await;
         answers
     };
-    tokio::join!(serving, asking).1
+    tokio::join!(serving, asking, hearing).2
 }

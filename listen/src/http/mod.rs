@@ -12,3 +12,6 @@ pub use authority::{Authority, parse_authority};
 pub use chunked::{ChunkScan, TrailerLimits};
 pub use head::{Head, HeadParts, Version};
 pub use parse::{HeadLimits, HeadParser, Progress};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Properties of the whole stack: gate and session together, over a pipe that holds as little as one byte.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use config::Listener;
+use domain::Refusal;
+use proptest::prelude::*;
+
+use crate::testing::{converse_through, exchange, peer};
+use crate::{Answer, Exchange, Handler};
+
+/// Reads every body and keeps those that were whole.
+#[derive(Debug, Default)]
+struct Keeper {
+    bodies: Mutex<Vec<Vec<u8>>>,
+}
+
+#[async_trait]
+impl Handler for Keeper {
+    async fn handle(&self, exchange: &mut Exchange) -> Answer {
+        match exchange.body(100_000, &mut |_| true).await {
+            Ok(body) => {
+                self.bodies.lock().unwrap().push(body.to_vec());
+                Answer::new(202).with_body("text/plain", body)
+            }
+            Err(refusal) => self.refused(exchange.peer(), refusal),
+        }
+    }
+
+    fn refused(&self, _: SocketAddr, refusal: Refusal) -> Answer {
+        Answer::new(400).with_body("text/plain", refusal.code())
+    }
+}
+
+/// Bodies that were taken for whole, and everything that was answered, without dates.
+fn conversation(bytes: &[u8], pipe_bytes: usize) -> (Vec<Vec<u8>>, String) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let keeper = Arc::new(Keeper::default());
+    let settings = Listener::default();
+    let answers = runtime.block_on(converse_through(pipe_bytes, bytes, settings, Arc::clone(&keeper) as _));
+    let answers = String::from_utf8_lossy(&answers).into_owned();
+    let dateless = answers.split_inclusive("\r\n").filter(|line| !line.starts_with("Date: ")).collect();
+    let bodies = std::mem::take(&mut *keeper.bodies.lock().unwrap());
+    (bodies, dateless)
+}
+
+const CHUNKED: &str = "POST /h HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+fn chunked(body: &[u8], pieces: usize) -> Vec<u8> {
+    let mut bytes = CHUNKED.as_bytes().to_vec();
+    for (count, piece) in body.chunks(pieces).enumerate() {
+        // Extensions are bounded, all of a message's together.
+        let extension = if count < 20 { ";a=b" } else { "" };
+        bytes.extend_from_slice(format!("{:X}{extension}\r\n", piece.len()).as_bytes());
+        bytes.extend_from_slice(piece);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"0\r\nX: y\r\n\r\n");
+    bytes
+}
+
+fn counted(body: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("POST /h HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+#[test]
+fn a_truncated_body_is_never_whole() {
+    let body: Vec<u8> = (0..90).collect();
+    for whole in [chunked(&body, 7), chunked(&body, 90), counted(&body)] {
+        let (bodies, _) = conversation(&whole, 1 << 20);
+        assert_eq!(bodies, std::slice::from_ref(&body));
+        for cut in 0..whole.len() {
+            for pipe in [1, 1 << 20] {
+                let (bodies, answers) = conversation(&whole[..cut], pipe);
+                assert!(bodies.is_empty(), "cut at {cut}");
+                assert_eq!(answers.is_empty(), cut == 0, "cut at {cut}: {answers}");
+                assert!(
+                    answers.is_empty() || answers.contains("HTTP/1.1 400 ") && answers.contains("onnection: close")
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn broken_framing_is_never_whole() {
+    for broken in [
+        "5\r\nhello\r\n\r\n",
+        "\r\n\r\n",
+        "5\r\nhello\r\n0\r\nXX",
+        "5;a\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\n0\r\n\r\n",
+        "5 \r\nhello\r\n0\r\n\r\n",
+        "5;a=\0\r\nhello\r\n0\r\n\r\n",
+        "ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhelloX\r\n0\r\n\r\n",
+        "0\n\r\n",
+        "0\r\n\n",
+    ] {
+        for pipe in [1, 3, 1 << 20] {
+            let (bodies, answers) = conversation(format!("{CHUNKED}{broken}").as_bytes(), pipe);
+            assert!(bodies.is_empty(), "{broken:?}");
+            assert_eq!(answers.matches("HTTP/1.1 400").count(), 1, "{broken:?}: {answers}");
+        }
+    }
+}
+
+#[test]
+fn large_bodies_come_whole() {
+    let body: Vec<u8> = (0..99_999_u32).map(|at| (at % 251) as u8).collect();
+    for whole in [chunked(&body, 10), chunked(&body, 70_000), counted(&body)] {
+        for pipe in [1000, 9_000, 1 << 20] {
+            assert!(conversation(&whole, pipe).0 == [body.clone()]);
+        }
+    }
+    let too_large = vec![0; 100_001];
+    for whole in [chunked(&too_large, 1000), counted(&too_large)] {
+        let (bodies, answers) = conversation(&whole, 1 << 20);
+        assert!(bodies.is_empty() && answers.ends_with("body-too-large"), "{answers}");
+    }
+}
+
+#[tokio::test]
+async fn memory_is_reserved_before_it_is_used() {
+    let bytes = chunked(&[7; 1000], 100);
+    let (mut exchange, _client) = exchange(&bytes, peer(), Arc::new(Keeper::default())).await.unwrap();
+    let mut budget = 450;
+    let read = exchange
+        .body(10_000, &mut |bytes| {
+            let granted = bytes <= budget;
+            budget = budget.saturating_sub(bytes);
+            granted
+        })
+        .await;
+    assert_eq!(read, Err(Refusal::Overloaded));
+    assert_eq!(exchange.body(10_000, &mut |_| true).await, Err(Refusal::Overloaded), "a refused body stays refused");
+}
+
+#[tokio::test]
+async fn there_is_one_body_to_give_away() {
+    let (mut exchange, client) = exchange(&counted(b"once"), peer(), Arc::new(Keeper::default())).await.unwrap();
+    assert_eq!(exchange.peer(), peer());
+    assert_eq!(&exchange.body(10, &mut |_| true).await.unwrap()[..], b"once");
+    assert_eq!(exchange.body(10, &mut |_| true).await, Err(Refusal::Internal));
+    drop(client);
+}
+
+#[tokio::test]
+async fn a_refused_head_is_no_exchange() {
+    let refused = exchange(b"GET / HTTP/1.1\r\n\r\n", peer(), Arc::new(Keeper::default())).await;
+    assert_eq!(refused.err(), Some(Refusal::MalformedRequest));
+}
+
+/// A few messages in a row, and where they end.
+fn messages() -> impl Strategy<Value = Vec<u8>> {
+    let body = prop::collection::vec(any::<u8>(), 0..200);
+    let one = (body, 1..50_usize, 0..3_u8).prop_map(|(body, pieces, kind)| match kind {
+        0 => counted(&body),
+        1 => chunked(&body, pieces),
+        _ => b"GET http://a/x?y HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+    });
+    prop::collection::vec(one, 1..4).prop_map(|messages| messages.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn how_messages_are_cut_changes_no_answer(bytes in messages(), pipe in 1..300_usize) {
+        let at_once = conversation(&bytes, 1 << 20);
+        prop_assert_eq!(&conversation(&bytes, 1), &at_once);
+        prop_assert_eq!(&conversation(&bytes, pipe), &at_once);
+    }
+
+    #[test]
+    fn how_broken_messages_are_cut_changes_no_answer(
+        mut bytes in messages(),
+        place in any::<prop::sample::Index>(),
+        byte in prop_oneof![prop::sample::select(b"\r\n\0 ;:,0".to_vec()), any::<u8>()],
+        pipe in 1..300_usize,
+    ) {
+        let at = place.index(bytes.len());
+        bytes[at] = byte;
+        let at_once = conversation(&bytes, 1 << 20);
+        prop_assert_eq!(&conversation(&bytes, 1), &at_once);
+        prop_assert_eq!(&conversation(&bytes, pipe), &at_once);
+    }
+}
