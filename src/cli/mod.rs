@@ -29,6 +29,7 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::io::{self, BufWriter, Read};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
 use config::{Environment, ProcessEnvironment};
@@ -43,7 +44,7 @@ pub(crate) struct Shell<'a> {
     pub(crate) out: Out<'a>,
     pub(crate) stdin: &'a mut dyn Read,
     pub(crate) environment: &'a dyn Environment,
-    pub(crate) clock: &'a dyn Clock,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// Runs the process's own command line.
@@ -55,7 +56,7 @@ pub(crate) fn main() -> ExitCode {
         out: Out::new(&mut answer, &mut remarks),
         stdin: &mut io::stdin(),
         environment: &ProcessEnvironment,
-        clock: &SystemClock::new(),
+        clock: SystemClock::shared(),
     };
     execute(std::env::args_os(), &mut shell).into()
 }
@@ -112,6 +113,7 @@ fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
         Command::Sign(args) => sign::run(&args, shell),
         Command::Verify(args) => verify::run(&args, shell),
         Command::Events(command) => events::run(&command, shell),
+        Command::Log(Log::Verify(args)) => log::verify(&args, shell),
         Command::Log(Log::Stat(args)) => log::stat(&args, shell),
         Command::Schemes(command) => schemes::run(&command, shell),
         Command::Endpoints(Endpoints::Issue(args)) => endpoints::issue(&args, shell),
@@ -141,6 +143,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> 
 
 #[cfg(test)]
 mod check_tests;
+#[cfg(test)]
+mod send_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

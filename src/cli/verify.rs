@@ -25,26 +25,20 @@ pub(super) fn run(args: &Verify, shell: &mut Shell<'_>) -> Outcome {
         headers.extend(capture::headers_of(&String::from_utf8_lossy(&text))?);
     }
     let url = args.message.url.as_ref().or(setup.url.as_ref());
-    let captured = Captured {
-        method: args.message.method.as_deref().unwrap_or_else(|| setup.method()),
-        url: url.map_or(URL_UNSAID, String::as_str),
-        url_unsaid: url.is_none(),
-        headers: &headers,
-        body: &body,
-        at_unix_ms: args.message.at.unix_ms(shell.clock.unix_ms()),
-    };
-    let (seen, target) = split(captured.url)?;
+    let method = args.message.method.as_deref().unwrap_or_else(|| setup.method());
+    let (seen, target) = split(url.map_or(URL_UNSAID, String::as_str))?;
     let delivery = Unverified {
-        method: captured.method.as_bytes(),
+        method: method.as_bytes(),
         target: target.as_bytes(),
         url: seen,
         headers: &headers,
         body: &body,
-        received_unix_ms: captured.at_unix_ms,
+        received_unix_ms: args.message.at.unix_ms(shell.clock.unix_ms()),
     };
-    match setup.scheme.verify(&delivery, &setup.active(captured.at_unix_ms)) {
+    match setup.scheme.verify(&delivery, &setup.active(delivery.received_unix_ms)) {
         Ok(verified) => yes(&setup, &verified, args.form.json, shell),
         Err(fault) => {
+            let captured = Captured { delivery, headers: &headers, url_unsaid: url.is_none() };
             let hints = diagnose::hints(&setup, &captured, &fault, &scheme::presets()?);
             no(&setup, &fault, &hints, args.form.json, shell)
         }
@@ -150,13 +144,13 @@ mod tests {
     fn a_line_end_that_the_capture_added_is_found() {
         let ran = verify(SECRET, b"Hello, World!\n", &["--header", SIGNATURE]);
         assert_eq!(ran.exit, Exit::No);
-        assert!(ran.answer.contains("without the line end at the end of the body"), "{}", ran.answer);
+        assert!(ran.answer.contains("for the body without its line ending"), "{}", ran.answer);
     }
 
     #[test]
     fn a_blank_around_the_secret_is_found() {
         let ran = verify("It's a Secret to Everybody ", b"Hello, World!", &["--header", SIGNATURE]);
-        assert!(ran.answer.contains("without the blanks around the secret"), "{}", ran.answer);
+        assert!(ran.answer.contains("for the secret without the white space around it"), "{}", ran.answer);
         assert!(!ran.answer.contains("Everybody"));
     }
 

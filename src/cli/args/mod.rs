@@ -129,9 +129,24 @@ pub(crate) struct Place {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Log {
+    /// Check every record, checksum and seal of a log, without an appliance
+    #[command(after_help = "Exit codes: 0 whole, 1 damage was found and named, 3 could not read it.\n\n\
+                            Examples:\n  tidegate log verify /var/lib/tidegate/log\n  tidegate log verify --config tidegate.toml --json")]
+    Verify(LogVerify),
     /// Segments, records, bytes and what is durable
     #[command(after_help = "Example:\n  tidegate log stat")]
     Stat(LogStat),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogVerify {
+    /// The log's directory [default: as configured]
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    #[command(flatten)]
+    pub(crate) form: Form,
 }
 
 #[derive(Debug, Args)]

@@ -1,17 +1,17 @@
-//! `tidegate log …`: the log's files.
+//! `tidegate log stat`
 
-use super::Shell;
-use super::args::LogStat;
-use super::block_on;
-use super::events::source;
-use super::exit::{Exit, Outcome};
-use super::out::Tone;
-use super::table::{Cell, Table};
-use super::when::distance;
+use super::super::Shell;
+use super::super::args::LogStat;
+use super::super::block_on;
+use super::super::events::source;
+use super::super::exit::{Exit, Outcome};
+use super::super::out::Tone;
+use super::super::table::{Cell, Table};
+use super::super::when::distance;
 use crate::control::client::Client;
 use crate::control::wire::{LaneStat, LogStat as Stat, Stat as NodeStat};
 
-pub(super) fn stat(args: &LogStat, shell: &mut Shell<'_>) -> Outcome {
+pub(in crate::cli) fn stat(args: &LogStat, shell: &mut Shell<'_>) -> Outcome {
     let socket = source::socket(args.place.socket.as_deref(), &args.place.config)?;
     let stat: NodeStat = block_on(async {
         let mut client = Client::connect(&socket).await.map_err(|error| source::unanswered(&error))?;
@@ -67,7 +67,7 @@ fn row(lane: &LaneStat) -> Vec<Cell> {
 }
 
 /// Bytes in the largest unit that leaves a digit in front of the point.
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if count < 1024 {
         return format!("{count} B");
@@ -81,8 +81,8 @@ fn bytes(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::printed;
     use super::*;
+    use crate::cli::testing::printed;
 
     fn lane() -> LaneStat {
         LaneStat {

@@ -1,0 +1,7 @@
+//! `tidegate log …`: the log's files.
+
+mod stat;
+mod verify;
+
+pub(super) use stat::stat;
+pub(super) use verify::verify;
