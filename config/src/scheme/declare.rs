@@ -13,6 +13,9 @@ use super::text::{Condition, Span, ValueSource, Window};
 pub struct SchemeDeclaration {
     /// What an endpoint's `scheme` says. A tenant's own scheme shadows no preset: the names must differ.
     pub name: String,
+    /// Other names that an endpoint may say. Presets have them; a tenant's own scheme needs none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
     /// The provider, as people write it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,

@@ -17,6 +17,11 @@ const NUMBERED_MAX: usize = 100;
 impl Scheme {
     /// Compiles a declaration, or says everything that is wrong with it.
     pub fn compile(declaration: &SchemeDeclaration) -> Result<Arc<Self>, Vec<String>> {
+        Self::compile_shared(&Arc::new(declaration.clone()))
+    }
+
+    /// The same for a declaration that somebody else keeps as well: it is not copied.
+    pub fn compile_shared(declaration: &Arc<SchemeDeclaration>) -> Result<Arc<Self>, Vec<String>> {
         let mut compiler = Compiler { declared: declaration, faults: Vec::new() };
         let scheme = compiler.scheme();
         match scheme {
@@ -27,7 +32,7 @@ impl Scheme {
 }
 
 struct Compiler<'d> {
-    declared: &'d SchemeDeclaration,
+    declared: &'d Arc<SchemeDeclaration>,
     faults: Vec<String>,
 }
 
@@ -79,7 +84,7 @@ impl Compiler<'_> {
                 })
                 .collect(),
             content_types: declared.body.content_types.iter().map(|t| t.to_ascii_lowercase().into()).collect(),
-            declaration: Arc::new(declared.clone()),
+            declaration: Arc::clone(declared),
             place: place?,
             proof: proof?,
         })
@@ -88,10 +93,11 @@ impl Compiler<'_> {
     /// What needs no compiling.
     fn plain_facts(&mut self) {
         let declared = self.declared;
-        let name = &declared.name;
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        if name.is_empty() || name.len() > domain::id::NAME_BYTES_MAX || !name.bytes().all(plain) {
-            self.fault("name must be 1 to 64 of a-z, 0-9 and -");
+        for name in std::iter::once(&declared.name).chain(&declared.aliases) {
+            if name.is_empty() || name.len() > domain::id::NAME_BYTES_MAX || !name.bytes().all(plain) {
+                self.fault(format!("the name {name:?} must be 1 to 64 of a-z, 0-9 and -"));
+            }
         }
         if declared.methods.is_empty() {
             self.fault("methods is empty: nothing could be delivered");

@@ -21,6 +21,7 @@ struct File {
 #[derive(Debug, Clone)]
 pub struct Presets {
     schemes: BTreeMap<Box<str>, Arc<Scheme>>,
+    aliases: BTreeMap<Box<str>, Box<str>>,
 }
 
 /// The presets of this build are faulty: a defect of ours that no configuration causes.
@@ -39,6 +40,7 @@ impl Presets {
     fn read(text: &str) -> Result<Self, FaultyPresets> {
         let file: File = toml::from_str(text).map_err(|fault| FaultyPresets { faults: vec![fault.to_string()] })?;
         let mut schemes = BTreeMap::new();
+        let mut aliases = BTreeMap::new();
         let mut faults = Vec::new();
         for declaration in &file.scheme {
             let name = &declaration.name;
@@ -51,11 +53,21 @@ impl Presets {
                 Err(wrong) => faults.extend(wrong.into_iter().map(|fault| format!("{name}: {fault}"))),
             }
         }
-        if faults.is_empty() { Ok(Self { schemes }) } else { Err(FaultyPresets { faults }) }
+        for declaration in file.scheme {
+            for alias in declaration.aliases {
+                let name = declaration.name.as_str();
+                if schemes.contains_key(alias.as_str()) || aliases.contains_key(alias.as_str()) {
+                    faults.push(format!("{name}: its alias {alias} is there twice"));
+                }
+                aliases.insert(alias.into(), name.into());
+            }
+        }
+        if faults.is_empty() { Ok(Self { schemes, aliases }) } else { Err(FaultyPresets { faults }) }
     }
 
+    /// The preset of this name or alias.
     pub fn get(&self, name: &str) -> Option<&Arc<Scheme>> {
-        self.schemes.get(name)
+        self.schemes.get(name).or_else(|| self.schemes.get(self.aliases.get(name)?))
     }
 
     /// All of them, by name.

@@ -92,11 +92,18 @@ fn unescape_slashes(body: &[u8]) -> Vec<u8> {
 }
 
 fn escape_unicode(text: &str) -> String {
-    let escape = |c: char| {
-        let mut units = [0; 2];
-        c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>()
-    };
-    text.chars().map(|c| if c.is_ascii() { c.to_string() } else { escape(c) }).collect()
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii() {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            out.push_str("\\u");
+            out.push_str(&data_encoding::HEXLOWER.encode(&unit.to_be_bytes()));
+        }
+    }
+    out
 }
 
 /// Decodes the escapes of what is not ASCII; those of ASCII stay, since they are there for a reason.

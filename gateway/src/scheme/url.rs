@@ -1,5 +1,6 @@
 //! The URL as the provider saw it, and the ways in which providers write it.
 
+use config::PublicUrl;
 use config::scheme::UrlVariant;
 
 /// Everything before the request target in the URL that the provider was given. It comes from configuration; what
@@ -19,6 +20,12 @@ pub struct SeenUrl<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not an http or https URL with a host")]
 pub struct InvalidUrl;
+
+impl<'a> From<&'a PublicUrl> for SeenUrl<'a> {
+    fn from(url: &'a PublicUrl) -> Self {
+        Self { scheme: url.scheme(), host: url.host(), port: url.port(), base_path: url.path() }
+    }
+}
 
 impl<'a> SeenUrl<'a> {
     /// Takes a whole URL apart: what stands before the target, and the target.
@@ -131,6 +138,14 @@ mod tests {
         ] {
             assert_eq!(SeenUrl::split(url), Err(InvalidUrl), "{url}");
         }
+    }
+
+    #[test]
+    fn a_configured_url_stands_before_the_target() {
+        let configured: PublicUrl = "https://hooks.example.com:8443/in".parse().unwrap();
+        let mut out = Vec::new();
+        SeenUrl::from(&configured).write(b"/x?y", UrlVariant::AsSeen, b"", &mut |part| out.extend_from_slice(part));
+        assert_eq!(out, configured.with_target("/x?y").as_bytes());
     }
 
     #[test]

@@ -48,11 +48,7 @@ fn preset(case: &Case) -> Result<String, &'static str> {
     }
     let name = match (case.provider.as_str(), case.scheme.as_str()) {
         ("gitlab", "standard-webhooks") => "gitlab-signing-token".to_owned(),
-        ("hubspot", "hubspot") => "hubspot-v3".to_owned(),
         ("hubspot", version) => version.to_owned(),
-        ("twitter", _) => "x".to_owned(),
-        ("intuit", _) => "quickbooks".to_owned(),
-        ("whatsapp", _) => "meta".to_owned(),
         (provider, _) => provider.to_owned(),
     };
     if PRESETS.get(&name).is_some() { Ok(name) } else { Err("no preset") }
