@@ -83,8 +83,8 @@ impl Appliance {
             environment: Vec::new(),
             host,
         };
-        // Segments of the usual 64 MiB would have every scenario write zeros for a second.
-        new.set("log", "segment_bytes", "\"4MiB\"")
+        // Segments of the usual 64 MiB would have every scenario write zeros for a second; a body has to fit in one.
+        new.set("log", "segment_bytes", "\"4MiB\"").set("gateway", "body_bytes_max", "\"1MiB\"")
     }
 
     /// One tenant, `acme`, with one GitHub endpoint, `wh_1`.
@@ -318,6 +318,11 @@ impl Node {
         connection.try_response().await.ok()
     }
 
+    /// The status of `/readyz`; none where nobody answers.
+    pub async fn try_readyz(&self) -> Option<u16> {
+        self.try_admin("/readyz").await.map(|response| response.status)
+    }
+
     pub async fn metrics(&self) -> Metrics {
         let response = self.admin("/metrics").await;
         assert_eq!(response.status, 200);
@@ -346,7 +351,7 @@ impl Node {
 
     /// Every event of the log, in its order.
     pub fn export(&self) -> Vec<Event> {
-        Event::read_lines(&self.cli_ok(&["events", "export", "--json"]))
+        Event::read_lines(&self.cli_ok(&["events", "export", "--all-tenants", "--json"]))
     }
 
     /// What it wrote to both of its outputs, over all its lives.

@@ -161,6 +161,12 @@ impl Connection {
         tokio::time::timeout(for_, self.stream.peek(&mut byte)).await.is_err()
     }
 
+    /// Says that nothing more will be sent.
+    pub async fn stream_shutdown(&mut self) {
+        // A peer that has hung up already needs no telling.
+        let _ = self.stream.shutdown().await;
+    }
+
     /// The peer hangs up, cleanly or not, without another byte.
     pub async fn is_closed_by_peer(&mut self) -> bool {
         let mut rest = Vec::new();

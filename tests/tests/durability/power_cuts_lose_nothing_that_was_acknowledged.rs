@@ -1,0 +1,60 @@
+use std::time::Duration;
+
+use tidegate_tests::disk::LoopDisk;
+use tidegate_tests::judge::assert_lawful;
+use tidegate_tests::load::Ledger;
+use tidegate_tests::patience::{how_many, skipped};
+use tidegate_tests::random::Random;
+use tidegate_tests::{Appliance, endpoint, tenant};
+
+/// Cuts the power of the disk under load, again and again; the appliance comes back each time on what is left.
+async fn cut(sync: &str, cuts: usize) {
+    let mut disk = match LoopDisk::new(96) {
+        Ok(disk) => disk,
+        Err(why) => return skipped(&why),
+    };
+    let mut random = Random::announced(&format!("power cuts, {sync}"));
+    let mut ledger = Ledger::seeded(random.draw());
+    let acme = tenant("acme").endpoint(endpoint("wh_1")).endpoint(endpoint("wh_2"));
+    let mut node = Appliance::new()
+        .tenant(acme)
+        .set("gateway", "body_bytes_max", "\"256KiB\"")
+        .set("log", "segment_bytes", "\"1MiB\"")
+        .set("log", "reserve_bytes", "\"0B\"")
+        .set("log", "sync", &format!("\"{sync}\""))
+        .log_in(&disk.path().join("log"))
+        .prepare();
+    let senders = ["wh_1", "wh_2"].map(|id| (id.to_owned(), node.sender(id)));
+    for cut in 1..=cuts {
+        node.start().await;
+        let load = ledger.load(&senders, 2);
+        tokio::time::sleep(Duration::from_millis(random.within(1, 200))).await;
+        disk.cut_power();
+        // It lives on for a moment without its disk, and must not say 202 in it.
+        tokio::time::sleep(Duration::from_millis(random.within(0, 20))).await;
+        node.kill9().await;
+        ledger.settle(load).await;
+        disk.power_up();
+        if cut % 5 == 0 || cut == cuts {
+            node.start().await;
+            assert_lawful(&ledger, &senders, &node.export());
+            node.terminate().await;
+        }
+    }
+    let acknowledged = ledger.acknowledged().count();
+    println!("{cuts} cuts, {acknowledged} acknowledged, {} sent", ledger.attempts.len());
+    assert!(acknowledged > cuts * 5, "there was no load to speak of");
+}
+
+/// `TIDEGATE_CUTS` says how many; `make torture` says more.
+#[tokio::test(flavor = "multi_thread")]
+async fn power_cuts_lose_nothing_that_was_synced() {
+    cut("fdatasync", how_many("TIDEGATE_CUTS", 20)).await;
+}
+
+/// This cut cannot tell `O_DIRECT` from `O_DIRECT|O_DSYNC`; the trace of calls does that. It can tell whether the
+/// directory and the extents were durable before the first record was.
+#[tokio::test(flavor = "multi_thread")]
+async fn power_cuts_lose_nothing_that_was_written_directly() {
+    cut("direct", how_many("TIDEGATE_CUTS", 20) / 2).await;
+}

@@ -1,0 +1,9 @@
+//! What an operator does to a running appliance, and what it tells him.
+
+mod a_broken_tenant_file_touches_nobody_else;
+mod a_drain_under_load_cuts_no_accepted_delivery;
+mod a_flood_of_refusals_fills_no_disk;
+mod changes_are_taken_up_without_a_restart;
+mod hostile_text_is_escaped_wherever_it_is_shown;
+mod metrics_are_documented_and_bounded;
+mod secrets_appear_nowhere;
