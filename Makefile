@@ -33,3 +33,18 @@ lint: ## formatting and lints, as CI does
 unit: ## unit, property, corpus and end-to-end tests
 	$(CARGO) build --locked
 	$(CARGO) test --workspace --locked
+
+e2e: ## the end-to-end scenarios alone, against a debug build
+	@deploy/setup.sh build test
+	$(CARGO) build --locked
+	$(CARGO) test --locked -p tidegate-tests
+
+torture: ## 500 kills, 200 power cuts, and every scenario that needs root; half an hour
+	@deploy/setup.sh build test
+	$(CARGO) build --locked
+	TIDEGATE_TESTS_COMPLETE=1 TIDEGATE_KILLS=$${TIDEGATE_KILLS:-500} TIDEGATE_CUTS=$${TIDEGATE_CUTS:-200} TIDEGATE_GARBAGE=100000 \
+	  $(CARGO) test --locked -p tidegate-tests --test durability --test bounds -- --nocapture --test-threads=1
+
+fuzz-smoke: ## build the fuzz targets and run each for ten seconds
+	@deploy/setup.sh build
+	fuzz/smoke.sh 10

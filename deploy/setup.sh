@@ -8,8 +8,9 @@ for part in "$@"; do
   case "$part" in
     # zlib-ng (in Pingora) is built by cmake, ring and blake3 by a C compiler.
     build) wanted+=(build-essential cmake pkg-config ca-certificates) ;;
-    # loop devices and ext4 for power cuts, strace to see syncs, curl and Python as honest clients.
-    test) wanted+=(e2fsprogs strace curl python3 jq openssl iproute2 util-linux) ;;
+    # ext4 on loop devices and a FUSE disk for power cuts, strace to see syncs, faketime for clocks that step, curl
+    # and Python as honest clients.
+    test) wanted+=(e2fsprogs mount strace faketime python3-fusepy git curl python3 jq openssl iproute2 util-linux) ;;
     *) echo "setup.sh: unknown part '$part'" >&2; exit 2 ;;
   esac
 done

@@ -1,15 +1,40 @@
 //! Disks of our own that can be filled and whose power can be cut. They need root and a kernel with loop devices.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// An ext4 in a file. Cutting its power drops everything that was not written through.
+/// A mounted file system that loses what was not made durable when its power is cut.
+pub trait Disk: std::fmt::Debug + Send {
+    /// Where it is mounted.
+    fn path(&self) -> PathBuf;
+
+    /// The power goes: from here on every call on this disk fails, and what was not durable is gone.
+    fn cut_power(&mut self);
+
+    /// The power comes back. Whoever used the disk must be gone.
+    fn power_up(&mut self);
+}
+
+/// An ext4 in a file, cut by `EXT4_IOC_SHUTDOWN`. What the file system has handed to the device counts as durable: it
+/// drops the page cache and the journal, and is blind to a direct write without `O_DSYNC`.
 #[derive(Debug)]
 pub struct LoopDisk {
     directory: TempDir,
     mounted: bool,
+}
+
+/// An ext4 on a device whose write cache is volatile (`tools/volatile-disk.py`): what was not flushed to the medium
+/// is lost, or torn, or there, sector by sector, as dice decide.
+#[derive(Debug)]
+pub struct VolatileDisk {
+    directory: TempDir,
+    server: Child,
+    device: String,
+    mounted: bool,
+    cuts: u64,
 }
 
 /// A small file system in memory.
@@ -52,24 +77,23 @@ impl LoopDisk {
         self.directory.path().join("image")
     }
 
-    /// Where it is mounted.
-    pub fn path(&self) -> PathBuf {
-        self.directory.path().join("disk")
-    }
-
     fn mount(&mut self) -> Result<(), String> {
         run(&["mount", "-o", "loop", text(&self.image()), text(&self.path())])?;
         self.mounted = true;
         Ok(())
     }
+}
 
-    /// The power goes: from here on every call on this disk fails, and what was not durable is gone.
-    pub fn cut_power(&self) {
+impl Disk for LoopDisk {
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("disk")
+    }
+
+    fn cut_power(&mut self) {
         run(&["python3", "-c", SHUTDOWN, text(&self.path())]).expect("EXT4_IOC_SHUTDOWN");
     }
 
-    /// The power comes back. Whoever used the disk must be gone.
-    pub fn power_up(&mut self) {
+    fn power_up(&mut self) {
         run(&["umount", text(&self.path())]).expect("nobody uses the disk any more");
         self.mounted = false;
         self.mount().expect("it mounts again");
@@ -82,6 +106,115 @@ impl Drop for LoopDisk {
             // Lazily: after a failed scenario somebody may still have it open.
             let _ = run(&["umount", "-l", text(&self.path())]);
         }
+    }
+}
+
+impl VolatileDisk {
+    /// Makes and mounts one, or says why this machine cannot.
+    pub fn new(mebibytes: u32) -> Result<Self, String> {
+        let directory = tempfile::Builder::new().prefix("tidegate-volatile-").tempdir().map_err(|e| e.to_string())?;
+        let at = |name: &str| directory.path().join(name);
+        for name in ["device", "disk"] {
+            std::fs::create_dir(at(name)).map_err(|e| e.to_string())?;
+        }
+        let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/volatile-disk.py");
+        let log = std::fs::File::create(at("server.log")).map_err(|e| e.to_string())?;
+        // Debian's own Python: the module is a package of Debian's.
+        let server = Command::new("/usr/bin/python3")
+            .arg(server)
+            .args([at("device"), at("image")])
+            .arg((u64::from(mebibytes) << 20).to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        let mut disk = Self { directory, server, device: String::new(), mounted: false, cuts: 0 };
+        disk.served()?;
+        disk.attach()?;
+        run(&["mkfs.ext4", "-q", "-F", &disk.device])?;
+        disk.mount()?;
+        Ok(disk)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn served(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !self.at("device/disk").exists() {
+            if self.server.try_wait().is_ok_and(|status| status.is_some()) || Instant::now() > deadline {
+                let said = std::fs::read_to_string(self.at("server.log")).unwrap_or_default();
+                return Err(format!("no FUSE: {}", said.lines().last().unwrap_or("it does not come up")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self) -> Result<(), String> {
+        let output = Command::new("losetup").args(["-f", "--show"]).arg(self.at("device/disk")).output();
+        let output = output.map_err(|e| e.to_string())?;
+        if !output.status.success() {
+            return Err(format!("losetup: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        self.device = String::from_utf8_lossy(&output.stdout).trim().into();
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<(), String> {
+        run(&["losetup", "-d", &std::mem::take(&mut self.device)])
+    }
+
+    fn mount(&mut self) -> Result<(), String> {
+        run(&["mount", &self.device, text(&self.path())])?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    fn tell(&self, word: &str) {
+        std::fs::write(self.at("device/control"), word).expect("the device obeys");
+    }
+
+    /// Blocks written, flushes and blocks that cuts dropped, as the device counts them.
+    pub fn counts(&self) -> String {
+        std::fs::read_to_string(self.at("device/control")).unwrap_or_default().trim().to_owned()
+    }
+}
+
+impl Disk for VolatileDisk {
+    fn path(&self) -> PathBuf {
+        self.at("disk")
+    }
+
+    fn cut_power(&mut self) {
+        self.cuts += 1;
+        self.tell(&format!("cut {}", self.cuts));
+    }
+
+    fn power_up(&mut self) {
+        // It cannot write anything back any more, and says so in the kernel's log; it is gone all the same.
+        run(&["umount", text(&self.path())]).expect("nobody uses the disk any more");
+        self.mounted = false;
+        self.detach().expect("the device is free");
+        self.tell("on");
+        self.attach().expect("the device is there");
+        self.mount().expect("it mounts again");
+    }
+}
+
+impl Drop for VolatileDisk {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = run(&["umount", "-l", text(&self.path())]);
+        }
+        if !self.device.is_empty() {
+            let _ = self.detach();
+        }
+        let _ = run(&["umount", "-l", text(&self.at("device"))]);
+        let _ = self.server.kill();
+        let _ = self.server.wait();
     }
 }
 

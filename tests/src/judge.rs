@@ -37,11 +37,14 @@ pub fn judge(ledger: &Ledger, senders: &[(String, Sender)], events: &[Event]) ->
     let mut latest: HashMap<u64, u64> = HashMap::new();
     let mut sequences: HashMap<&str, (u64, u64)> = HashMap::new();
     for event in events {
-        if let Some((epoch, sequence)) = sequences.insert(&event.endpoint, (event.epoch, event.sequence)) {
-            let next_life = event.epoch > epoch && (event.sequence <= 1 || event.sequence == sequence + 1);
-            if !(event.epoch == epoch && event.sequence == sequence + 1 || next_life) {
-                breaches.push(Breach::Sequence { endpoint: event.endpoint.clone(), id: event.id.clone() });
-            }
+        // Dense from 1 in every epoch, and epochs only grow.
+        let due = match sequences.insert(&event.endpoint, (event.epoch, event.sequence)) {
+            Some((epoch, sequence)) if epoch == event.epoch => sequence + 1,
+            Some((epoch, _)) if epoch > event.epoch => 0,
+            _ => 1,
+        };
+        if event.sequence != due {
+            breaches.push(Breach::Sequence { endpoint: event.endpoint.clone(), id: event.id.clone() });
         }
         let known = Key::of_body(&event.body).filter(|key| ledger.attempts.contains_key(key));
         let Some(key) = known else {

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use tidegate_tests::disk::LoopDisk;
+use tidegate_tests::disk::{Disk, LoopDisk};
 use tidegate_tests::patience::skipped;
 use tidegate_tests::trace::{Durable, Unproven, calls, durable_before_answered, strace};
 use tidegate_tests::{Appliance, eventually};
