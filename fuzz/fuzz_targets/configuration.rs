@@ -11,7 +11,9 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let (appliance, faults) = config::parse_appliance(Path::new("/etc/tidegate/tidegate.toml"), data);
     assert!(appliance.is_some() != config::has_errors(&faults), "no settings and no reason, or both");
-    for fault in &faults {
+    let (tenant, tenant_faults) = config::parse_tenant(data);
+    assert!(tenant.is_some() != config::has_errors(&tenant_faults), "no tenant and no reason, or both");
+    for fault in faults.iter().chain(&tenant_faults) {
         let shown = fault.to_string();
         assert!(shown.chars().all(|c| !c.is_control() || c == '\n'), "{shown:?}");
     }

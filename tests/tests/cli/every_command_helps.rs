@@ -63,13 +63,13 @@ fn schemes_are_listed_and_explained() {
         "standard-webhooks",
         "twilio",
         "linear",
-        "gitlab-token",
+        "gitlab",
         "paddle",
         "zoom",
         "twitch",
         "square",
         "typeform",
-        "hubspot",
+        "hubspot-v3",
         "box",
     ] {
         assert!(list.contains(&format!("\"{name}")), "{name} is missing:\n{list}");

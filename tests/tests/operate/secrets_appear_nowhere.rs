@@ -19,7 +19,7 @@ async fn secrets_appear_nowhere() {
     let canaries = ["canary/hmac+secret=one", "canary-token-two-8812", "canary-from-the-environment-3"];
     let tenants = tenant("acme")
         .endpoint(endpoint("wh_hmac").secret("primary", canaries[0]))
-        .endpoint(endpoint("wh_token").scheme("gitlab-token").secret("primary", canaries[1]));
+        .endpoint(endpoint("wh_token").scheme("gitlab").secret("primary", canaries[1]));
     let node = Appliance::new()
         .tenant(tenants)
         .set("logging", "level", "\"trace\"")
