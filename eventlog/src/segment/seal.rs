@@ -77,7 +77,14 @@ fn write_footer(shared: &Shared, sealing: &Sealing) -> io::Result<u64> {
     footer.encode(&mut bytes.as_mut_slice()[footer_at..]);
 
     let file = shared.storage.open_write(&segment_path(&shared.settings.directory, info.id), shared.settings.mode)?;
-    file.write_at(index_offset, bytes.as_slice())?;
+    // The index is durable before the footer that vouches for it: when the power goes in between, the segment is one
+    // that was not sealed, and not one that looks damaged.
+    let (index_block, footer_block) = bytes.as_slice().split_at(footer_at);
+    if !index_block.is_empty() {
+        file.write_at(index_offset, index_block)?;
+        file.sync()?;
+    }
+    file.write_at(index_offset + index_room, footer_block)?;
     file.sync()?;
     if sealing.last {
         // Only once the footer is durable: a short file without one would be taken for a damaged one.
