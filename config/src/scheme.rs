@@ -13,3 +13,33 @@ pub use declare::{
     UrlVariant,
 };
 pub use text::{Condition, ParseTextError, Span, ValueSource, Window};
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::SchemeDeclaration;
+
+    fn keys(schema: &serde_json::Value, into: &mut BTreeSet<String>) {
+        if let Some(properties) = schema.get("properties").and_then(|p| p.as_object()) {
+            into.extend(properties.keys().cloned());
+        }
+        match schema {
+            serde_json::Value::Object(members) => members.values().for_each(|member| keys(member, into)),
+            serde_json::Value::Array(items) => items.iter().for_each(|item| keys(item, into)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_key_is_explained() {
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schemes.md")).unwrap();
+        let mut all = BTreeSet::new();
+        keys(schemars::schema_for!(SchemeDeclaration).as_value(), &mut all);
+        assert!(all.len() > 40, "{all:?}");
+        for key in all {
+            let named = [format!("`{key}`"), format!(".{key}`")].iter().any(|name| text.contains(name));
+            assert!(named, "docs/schemes.md does not explain {key}");
+        }
+    }
+}

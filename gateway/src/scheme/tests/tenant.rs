@@ -2,7 +2,7 @@
 
 use config::scheme::SchemeDeclaration;
 
-use super::super::Scheme;
+use super::super::{Scheme, VerifyFault};
 use super::{Delivery, NOW, key, label};
 
 fn faults(toml: &str) -> Vec<String> {
@@ -51,6 +51,38 @@ fn a_tenant_declares_a_scheme_of_its_own() {
     let mut posted = delivery;
     posted.method = "POST".to_owned();
     assert_eq!(label(&posted.judge(&scheme, &[&key], NOW)), "mismatch");
+}
+
+#[test]
+fn the_documented_example_works() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schemes.md")).unwrap();
+    let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let table: std::collections::BTreeMap<String, Vec<SchemeDeclaration>> = toml::from_str(example).unwrap();
+    let scheme = Scheme::compile(&table["scheme"][0]).unwrap();
+    assert_eq!(scheme.self_test(), Ok(2));
+    for label in VerifyFault::LABELS {
+        assert!(text.contains(&format!("`{label}`")), "docs/schemes.md does not explain {label}");
+    }
+}
+
+#[test]
+fn a_known_answer_that_does_not_come_out_is_said() {
+    let text = r#"
+        name = "x"
+        algorithm = "token"
+        signature = { header = "X" }
+        known_answer = [
+            { secret = "abc", headers = { X = "abc" } },
+            { secret = "abc", headers = { X = "abd" } },
+            { secret = "abc", headers = { X = "abc" }, fault = "mismatch" },
+            { secret = "abc", headers = { X = "abd" }, fault = "missing" },
+            { secret = "", headers = { X = "" } },
+            { secret = "abc", url = "nowhere" },
+        ]
+    "#;
+    let faults = compile(text).self_test().unwrap_err();
+    assert_eq!(faults.len(), 5, "{faults:#?}");
+    assert!(faults[0].contains("known answer 2 of scheme x"));
 }
 
 #[test]
