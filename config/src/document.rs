@@ -30,14 +30,15 @@ pub(crate) struct Document<'s> {
     lines: Vec<usize>,
     path: Vec<Part>,
     faults: Vec<Fault>,
-    suppressed: usize,
+    /// Errors and warnings that were not kept.
+    suppressed: [usize; 2],
 }
 
 impl<'s> Document<'s> {
     /// Parses `source` as far as it can be: the table holds what was understood, the document the syntax faults.
     pub(crate) fn parse(file: &'s Path, source: &'s str) -> (Self, Spanned<DeTable<'s>>) {
         let lines = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        let mut document = Self { file, source, lines, path: Vec::new(), faults: Vec::new(), suppressed: 0 };
+        let mut document = Self { file, source, lines, path: Vec::new(), faults: Vec::new(), suppressed: [0; 2] };
         let (table, errors) = DeTable::parse_recoverable(source);
         for error in errors {
             document.fault(error.span().unwrap_or(0..0), format!("is not TOML here: {}", error.message()));
@@ -71,8 +72,9 @@ impl<'s> Document<'s> {
     }
 
     fn push(&mut self, span: &Range<usize>, message: &str, severity: Severity) {
-        if self.faults.len() >= FAULTS_MAX {
-            self.suppressed += 1;
+        // Each severity has its own room: a hundred warnings must not hide an error, nor become one.
+        if self.faults.iter().filter(|fault| fault.severity == severity).count() >= FAULTS_MAX {
+            self.suppressed[usize::from(severity == Severity::Warning)] += 1;
             return;
         }
         let (line, column) = (Some(self.line(span.start)), Some(self.column(span.start)));
@@ -138,15 +140,22 @@ impl<'s> Document<'s> {
     }
 
     pub(crate) fn has_errors(&self) -> bool {
-        self.suppressed > 0 || self.faults.iter().any(Fault::is_error)
+        self.faults.iter().any(Fault::is_error)
     }
 
     /// Everything that was found, in the order of the lines.
     pub(crate) fn into_faults(mut self) -> Vec<Fault> {
         self.faults.sort_by_key(|fault| (fault.line, fault.column));
-        if self.suppressed > 0 {
-            let message = format!("{} more faults are not shown; mend these first", self.suppressed);
-            self.faults.push(Fault::error(self.file, "", message));
+        let [errors, warnings] = self.suppressed;
+        if errors > 0 {
+            self.faults.push(Fault::error(
+                self.file,
+                "",
+                format!("{errors} more faults are not shown; mend these first"),
+            ));
+        }
+        if warnings > 0 {
+            self.faults.push(Fault::warning(self.file, "", format!("{warnings} more warnings are not shown")));
         }
         self.faults
     }

@@ -28,6 +28,7 @@ mod tenant;
 mod tenant_file;
 mod tenants;
 pub mod units;
+mod watch;
 
 pub use appliance::{load_appliance, parse_appliance};
 pub use environment::{Environment, MapEnvironment, ProcessEnvironment};
@@ -45,3 +46,4 @@ pub use settings::{
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, Tenant};
 pub use tenant_file::parse_tenant;
 pub use tenants::{Judge, TenantFiles, TenantsLoad, Unavailable};
+pub use watch::Watcher;
