@@ -30,6 +30,8 @@ pub(crate) struct Document<'s> {
     lines: Vec<usize>,
     path: Vec<Part>,
     faults: Vec<Fault>,
+    /// Lines that are no TOML: what seems to stand there, and what seems to be missing, was not meant.
+    garbled: Vec<u32>,
     /// Errors and warnings that were not kept.
     suppressed: [usize; 2],
 }
@@ -38,10 +40,13 @@ impl<'s> Document<'s> {
     /// Parses `source` as far as it can be: the table holds what was understood, the document the syntax faults.
     pub(crate) fn parse(file: &'s Path, source: &'s str) -> (Self, Spanned<DeTable<'s>>) {
         let lines = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        let mut document = Self { file, source, lines, path: Vec::new(), faults: Vec::new(), suppressed: [0; 2] };
+        let mut document =
+            Self { file, source, lines, path: Vec::new(), faults: Vec::new(), garbled: Vec::new(), suppressed: [0; 2] };
         let (table, errors) = DeTable::parse_recoverable(source);
         for error in errors {
-            document.fault(error.span().unwrap_or(0..0), format!("is not TOML here: {}", error.message()));
+            let span = error.span().unwrap_or(0..0);
+            document.fault(span.clone(), format!("is not TOML here: {}", error.message()));
+            document.garbled.push(document.line(span.start));
         }
         (document, table)
     }
@@ -71,7 +76,18 @@ impl<'s> Document<'s> {
         self.push(&span, &message.into(), Severity::Warning);
     }
 
+    /// Says that something is not there, unless it may stand where the text is no TOML, or was misread.
+    pub(crate) fn missing(&mut self, span: Range<usize>, message: impl Into<String>) {
+        let key = self.key();
+        if self.garbled.is_empty() && !self.faults.iter().any(|fault| fault.key.starts_with(&key)) {
+            self.fault(span, message);
+        }
+    }
+
     fn push(&mut self, span: &Range<usize>, message: &str, severity: Severity) {
+        if self.garbled.contains(&self.line(span.start)) {
+            return;
+        }
         // Each severity has its own room: a hundred warnings must not hide an error, nor become one.
         if self.faults.iter().filter(|fault| fault.severity == severity).count() >= FAULTS_MAX {
             self.suppressed[usize::from(severity == Severity::Warning)] += 1;

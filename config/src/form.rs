@@ -181,7 +181,7 @@ pub(crate) fn take<T>(
     document.within(name, |document| match table.get(name) {
         Some(value) => form.read(document, value),
         None if form.is_required() => {
-            document.fault(span.clone(), format!("is missing; write `{name} = …`, {}", form.kind()));
+            document.missing(span.clone(), format!("is missing; write `{name} = …`, {}", form.kind()));
             None
         }
         None => None,

@@ -345,7 +345,7 @@ fn build_secrets(
 ) -> Vec<SecretEntry> {
     if tables.is_empty() && enabled {
         let message = "has no secret; write secrets = [{ value = \"secret:NAME\" }]";
-        document.within("secrets", |document| document.fault(span.clone(), message));
+        document.within("secrets", |document| document.missing(span.clone(), message));
     }
     let mut used = BTreeSet::new();
     let mut entries = Vec::with_capacity(tables.len());

@@ -54,11 +54,10 @@ impl Machine {
 }
 
 fn file(tenant: &str, ids: &[&str]) -> String {
-    let mut text = format!("tenant = \"{tenant}\"\n");
-    for id in ids {
-        text += &format!("\n[[endpoint]]\nid = \"{id}\"\nscheme = \"github\"\nsecrets = [{{ value = \"env:KEY\" }}]\n");
-    }
-    text
+    let endpoint = |id: &&str| {
+        format!("\n[[endpoint]]\nid = \"{id}\"\nscheme = \"github\"\nsecrets = [{{ value = \"env:KEY\" }}]\n")
+    };
+    format!("tenant = \"{tenant}\"\n{}", ids.iter().map(endpoint).collect::<String>())
 }
 
 /// `acme: wh_1 wh_2`, one line per tenant in force.

@@ -15,9 +15,8 @@ type Resolved = Result<ResolvedSecret, String>;
 pub(crate) struct References(HashMap<Box<str>, Resolved>);
 
 impl References {
-    pub(crate) fn take(&self, reference: &str) -> Resolved {
-        let missing = || Err("must be written plainly, in one pair of quotes and without escapes".to_owned());
-        self.0.get(reference).map_or_else(missing, Clone::clone)
+    pub(crate) fn take(&self, reference: &str) -> Option<Resolved> {
+        self.0.get(reference).cloned()
     }
 }
 

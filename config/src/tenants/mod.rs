@@ -11,6 +11,7 @@ mod claims;
 mod digest;
 mod last_good;
 mod listing;
+mod reader;
 mod recover;
 mod settle;
 
@@ -22,16 +23,15 @@ use domain::{EndpointId, TenantId};
 
 use crate::environment::Environment;
 use crate::fault::Fault;
-use crate::read;
-use crate::secret::TenantSecrets;
 use crate::settings::Appliance;
-use crate::tenant::{Alias, Tenant, file_of};
-use crate::tenant_file::{self, Names, Rules};
+use crate::tenant::{Alias, Tenant};
+use crate::tenant_file::{Names, Rules};
 
-use digest::{Digester, References};
+use digest::Digester;
 use last_good::{Index, LastGood, Record};
 use listing::Listing;
-use settle::{Candidate, Slot};
+use reader::Reader;
+use settle::Slot;
 
 /// What a later stage says about a tenant that parsed: unknown schemes, keys that cannot be decoded, known answers
 /// that fail. An error among its faults makes the file faulty.
@@ -239,133 +239,6 @@ impl TenantFiles {
         }
         load.unavailable = unavailable;
         load
-    }
-}
-
-/// Reads one file after the other.
-struct Reader<'a, 'j> {
-    appliance: &'a Appliance,
-    environment: &'a dyn Environment,
-    rules: Rules,
-    digester: &'a Digester,
-    names: Names,
-    keep_bytes: bool,
-    unsaved: bool,
-    index: Option<&'a Index>,
-    judge: &'a mut Judge<'j>,
-}
-
-impl Reader<'_, '_> {
-    fn path(&self, id: &TenantId) -> PathBuf {
-        file_of(&self.rules.directory, id.as_str())
-    }
-
-    /// A file that could not even be looked for: what was in force stays.
-    fn unread(&self, id: TenantId, before: Option<Known>) -> Slot {
-        match before {
-            Some(known) => Slot::unchanged(id, known),
-            None => Slot::faulty(id, None, [0; 16], Vec::new(), Unavailable::of(self.path_of_nobody())),
-        }
-    }
-
-    fn path_of_nobody(&self) -> &Path {
-        &self.rules.directory
-    }
-
-    fn read(&mut self, id: TenantId, before: Option<Known>) -> Slot {
-        let path = self.path(&id);
-        let bytes = match read::file(&path, self.appliance.tenants.file_bytes_max) {
-            Ok((bytes, _)) => bytes,
-            Err(fault) => return self.unreadable(id, before, &path, &fault),
-        };
-        let mut secrets =
-            TenantSecrets::new(self.environment, &self.appliance.tenants.allow_env, &self.rules.directory, id.as_str());
-        let mut references = References::default();
-        let digest = self.digester.of(&bytes, &mut references, &mut |reference| secrets.resolve(reference));
-        let unchanged = before.as_ref().is_some_and(|known| match (&known.bad, &known.tenant) {
-            (Some(bad), _) => bad.digest == digest && !bad.contested,
-            (None, Some(tenant)) => tenant.digest == digest,
-            (None, None) => false,
-        });
-        if let Some(known) = before {
-            if unchanged {
-                let mut slot = Slot::unchanged(id, known);
-                slot.bytes = (self.unsaved && slot.is_good()).then_some(bytes);
-                return slot;
-            }
-            return self.parse(id, known.tenant, &path, bytes, digest, &references);
-        }
-        self.parse(id, None, &path, bytes, digest, &references)
-    }
-
-    fn unreadable(&self, id: TenantId, before: Option<Known>, path: &Path, fault: &read::Unreadable) -> Slot {
-        let message = format!("{fault}; mend it, or take the file away to remove the tenant");
-        let mut unavailable = Unavailable::of(path);
-        // Too large to be read whole, but its beginning says most of what would be 404 otherwise.
-        if let Ok(start) = read::start(path, self.appliance.tenants.file_bytes_max) {
-            (unavailable.endpoints, unavailable.aliases) = recover::recover(&start, self.rules.endpoints_max);
-        }
-        let digest = self.digester.of(message.as_bytes(), &mut References::default(), &mut |_| Err(String::new()));
-        let before = before.and_then(|known| known.tenant);
-        Slot::faulty(id, before, digest, vec![Fault::error(path, "", message)], unavailable)
-    }
-
-    fn parse(
-        &mut self,
-        id: TenantId,
-        before: Option<Arc<Tenant>>,
-        path: &Path,
-        bytes: Vec<u8>,
-        digest: [u8; 16],
-        references: &References,
-    ) -> Slot {
-        let (tenant, mut faults) =
-            tenant_file::parse(path, Some(&id), &bytes, &self.rules, &mut self.names, &mut |it| references.take(it));
-        let mut judged = None;
-        if let Some(mut tenant) = tenant {
-            faults.extend((self.judge)(&tenant));
-            tenant.digest = digest;
-            judged = (!crate::fault::has_errors(&faults)).then(|| Arc::new(tenant));
-        }
-        let incumbent = self.index.is_some_and(|index| index.holds(&id, &bytes));
-        let recovered = |bytes: &[u8], max| {
-            let (endpoints, aliases) = recover::recover(bytes, max);
-            Unavailable { file: path.into(), endpoints, aliases }
-        };
-        match judged {
-            Some(tenant) => {
-                let mut slot = Slot::good(id, before, tenant, faults, incumbent);
-                slot.bytes = (self.keep_bytes && (!incumbent || self.unsaved)).then_some(bytes);
-                slot
-            }
-            None => Slot::faulty(id, before, digest, faults, recovered(&bytes, self.rules.endpoints_max)),
-        }
-    }
-
-    /// The version that the state directory has, if it can still be used.
-    fn last_good(&mut self, id: &TenantId) -> Candidate {
-        let Some(index) = self.index else { return Candidate::None };
-        let bytes = match index.read_one(id) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Candidate::None,
-            Err(fault) => return Candidate::Unusable(format!("the last good version cannot be read: {fault}")),
-        };
-        let path = self.path(id);
-        let mut secrets =
-            TenantSecrets::new(self.environment, &self.appliance.tenants.allow_env, &self.rules.directory, id.as_str());
-        let parsed = tenant_file::parse(&path, Some(id), &bytes, &self.rules, &mut self.names, &mut |reference| {
-            secrets.resolve(reference)
-        });
-        let (tenant, mut faults) = parsed;
-        if let Some(tenant) = tenant {
-            faults.extend((self.judge)(&tenant));
-            if !crate::fault::has_errors(&faults) {
-                return Candidate::Usable(Arc::new(tenant));
-            }
-        }
-        let first =
-            faults.iter().find(|fault| fault.is_error()).map_or_else(String::new, |fault| fault.message.clone());
-        Candidate::Unusable(format!("the last good version cannot be used either: {first}"))
     }
 }
 
