@@ -5,7 +5,7 @@ CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run build test lint unit e2e fmt fuzz-smoke deny torture bench-ingest clean
+.PHONY: help setup run build test lint unit e2e fmt fuzz-smoke deny torture bench-ingest bench-ingest-history clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,3 +48,16 @@ torture: ## 500 kills, 200 power cuts, and every scenario that needs root; half 
 fuzz-smoke: ## build the fuzz targets and run each for ten seconds
 	@deploy/setup.sh build
 	fuzz/smoke.sh 10
+
+bench-ingest: setup ## ingress beside bare Pingora and its peers, and with 100,000 endpoints (SECONDS=5 ROUNDS=1: quick)
+	@deploy/setup.sh bench
+	$(CARGO) build --release --locked -p tidegate -p tidegate-bench
+	$(BENCH_INGEST) compare $(if $(WITHOUT),--without $(WITHOUT))
+	$(BENCH_INGEST) endpoints
+
+bench-ingest-history: setup ## ingress on an empty log and on one of 10 million events (EVENTS=…; needs some 22 GB)
+	$(CARGO) build --release --locked -p tidegate -p tidegate-bench
+	$(BENCH_INGEST) history $(if $(EVENTS),--events $(EVENTS))
+
+BENCH_INGEST = $(or $(CARGO_TARGET_DIR),target)/release/bench-ingest --seconds $(or $(SECONDS),20) --rounds $(or $(ROUNDS),3)
+

@@ -1,0 +1,127 @@
+//! One endpoint against 100,000: how long they take to load, what they cost at rest and per event, and what a reload of
+//! all of them does to the deliveries that are under way.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde::Serialize;
+
+use super::Bench;
+use crate::Result;
+use crate::load::{Outcome, Pace};
+use crate::process;
+use crate::report::{self, Row, Verdict};
+use crate::server::Server;
+use crate::server::tidegate::{Shape, write_tenants};
+
+/// Both ways to have 100,000 endpoints.
+const SHAPES: [Shape; 2] =
+    [Shape { tenants: 10_000, endpoints_each: 10 }, Shape { tenants: 100_000, endpoints_each: 1 }];
+
+/// Idle time before memory is read: what loading needed is given back, or is not.
+const SETTLE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub one: Measured,
+    pub many: Vec<Measured>,
+    pub verdicts: Vec<Verdict>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    pub tenants: usize,
+    pub endpoints: usize,
+    /// From the start of the process until it was ready.
+    pub ready_after_s: f64,
+    /// At rest, before any delivery.
+    pub resident_bytes: u64,
+    pub full: Row,
+    /// At half of the peak of one endpoint, without and with a reload of everything in the middle.
+    pub steady: Row,
+    pub reloading: Row,
+}
+
+pub fn run(bench: &Bench) -> Result<Report> {
+    let (one, per_second) = measure(bench, Shape::ONE, None)?;
+    let mut many = Vec::new();
+    let mut verdicts = Vec::new();
+    for shape in SHAPES {
+        let (measured, _) = measure(bench, shape, Some(per_second))?;
+        let name = format!("{} tenants × {}", shape.tenants, shape.endpoints_each);
+        let each = measured.resident_bytes.saturating_sub(one.resident_bytes) as f64 / shape.endpoints() as f64;
+        let cost = 100.0 * measured.full.cpu_us_per_event / one.full.cpu_us_per_event;
+        let raised = measured.reloading.ack_ms.p999 - measured.steady.ack_ms.p999;
+        verdicts.push(Verdict::at_most(format!("{name}: ready after"), measured.ready_after_s, 3.0, "s"));
+        verdicts.push(Verdict::at_most(format!("{name}: resident per endpoint"), each, 400.0, "bytes"));
+        verdicts.push(Verdict::at_most(format!("{name}: a reload raises ack p99.9 by"), raised, 10.0, "ms"));
+        verdicts.push(Verdict::at_most(format!("{name}: CPU per event, of one endpoint's"), cost, 115.0, "%"));
+        many.push(measured);
+    }
+    let report = Report { one, many, verdicts };
+    print(&report);
+    Ok(report)
+}
+
+/// `per_second` is half of the peak with one endpoint; `None` for that one endpoint itself.
+fn measure(bench: &Bench, shape: Shape, per_second: Option<f64>) -> Result<(Measured, f64)> {
+    let mut server = bench.appliance(shape).start(&bench.scratch)?;
+    let ready_after_s = server.ready_after.as_secs_f64();
+    std::thread::sleep(SETTLE);
+    let resident_bytes = process::memory(server.pid())?.resident_bytes;
+    let plan = bench.plan(&server, 512, Pace::Closed);
+    let (full, outcome) = bench.measure(&mut server, "full", &plan)?;
+    let per_second = per_second.unwrap_or(outcome.per_second() / 2.0);
+
+    let plan = bench.plan(&server, 512, Pace::Open { per_second });
+    let (steady, _) = bench.measure(&mut server, "steady", &plan)?;
+    let (reloading, _) = reload_under(bench, &mut server, shape, &plan)?;
+    let measured = Measured {
+        tenants: shape.tenants,
+        endpoints: shape.endpoints(),
+        ready_after_s,
+        resident_bytes,
+        full,
+        steady,
+        reloading,
+    };
+    Ok((measured, per_second))
+}
+
+/// Every tenant's file is another one when the signal comes: a push of everything, put in place in one rename.
+fn reload_under(bench: &Bench, server: &mut Server, shape: Shape, plan: &crate::load::Plan) -> Result<(Row, Outcome)> {
+    let (tenants, new, old) =
+        (server.data.join("tenants"), server.data.join("tenants.new"), server.data.join("tenants.old"));
+    write_tenants(&new, shape, 1)?;
+    // Written out now, so that it is the reload that is measured and not the disk's catching up.
+    rustix::fs::syncfs(fs::File::open(&new)?)?;
+    let pid = rustix::process::Pid::from_raw(server.pid().cast_signed()).ok_or("no process id")?;
+    let wait = plan.warm_up + plan.measured / 3;
+    let pusher = std::thread::spawn(move || -> Result<()> {
+        std::thread::sleep(wait);
+        fs::rename(&tenants, &old)?;
+        fs::rename(&new, &tenants)?;
+        rustix::process::kill_process(pid, Signal::HUP)?;
+        Ok(())
+    });
+    let measured = bench.measure(server, "reloading", plan);
+    pusher.join().map_err(|_| "the pusher panicked")??;
+    measured
+}
+
+fn print(report: &Report) {
+    for measured in std::iter::once(&report.one).chain(&report.many) {
+        println!(
+            "{} tenants, {} endpoints: ready after {:.2} s, {:.1} MiB at rest",
+            measured.tenants,
+            measured.endpoints,
+            measured.ready_after_s,
+            measured.resident_bytes as f64 / f64::from(1 << 20)
+        );
+        report::print(&[measured.full.clone(), measured.steady.clone(), measured.reloading.clone()]);
+    }
+    for verdict in &report.verdicts {
+        verdict.print();
+    }
+}
