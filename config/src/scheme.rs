@@ -24,11 +24,10 @@ mod tests {
         if let Some(properties) = schema.get("properties").and_then(|p| p.as_object()) {
             into.extend(properties.keys().cloned());
         }
-        match schema {
-            serde_json::Value::Object(members) => members.values().for_each(|member| keys(member, into)),
-            serde_json::Value::Array(items) => items.iter().for_each(|item| keys(item, into)),
-            _ => {}
+        if let Some(members) = schema.as_object() {
+            members.values().for_each(|member| keys(member, into));
         }
+        schema.as_array().into_iter().flatten().for_each(|item| keys(item, into));
     }
 
     #[test]
