@@ -49,7 +49,8 @@ pub struct Settings {
     pub failures_per_minute: NonZeroU32,
     /// … and at once.
     pub burst: NonZeroU32,
-    /// Unknown sources that are remembered, each for as long as its failures are worth.
+    /// Unknown sources that are remembered, each for as long as its failures are worth. In 64 parts: fewer than 64
+    /// are as many as 64.
     pub sources_max: usize,
     /// Failed verifications of a known source at its endpoint, since its last delivery that verified.
     pub known_failures_per_minute: NonZeroU32,

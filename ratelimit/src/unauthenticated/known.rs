@@ -37,8 +37,8 @@ impl Known {
         Self {
             meter,
             recent_ns: u64::try_from(settings.known_for.as_nanos()).unwrap_or(u64::MAX),
-            per_shard_max: settings.known_max / Shards::<Shard>::COUNT,
-            per_endpoint_max: settings.known_per_endpoint_max,
+            per_shard_max: (settings.known_max / Shards::<Shard>::COUNT).max(1),
+            per_endpoint_max: settings.known_per_endpoint_max.max(1),
             shards: Shards::new(),
         }
     }

@@ -35,7 +35,7 @@ impl Strangers {
     pub(super) fn new(meter: Meter, sources_max: usize) -> Self {
         Self {
             meter,
-            per_shard_max: sources_max / Shards::<Shard>::COUNT,
+            per_shard_max: (sources_max / Shards::<Shard>::COUNT).max(1),
             hasher: RandomState::new(),
             shards: Shards::new(),
         }

@@ -224,6 +224,15 @@ fn a_flood_of_ipv4_sources_neither_grows_the_table_nor_evicts_anybody() {
 }
 
 #[test]
+fn the_smallest_table_still_remembers() {
+    let f = fixture_of(&Settings { sources_max: 1, known_max: 1, known_per_endpoint_max: 0, ..settings() });
+    f.budget.verified(v4(1), ENDPOINT);
+    f.budget.verified(v4(2), ENDPOINT);
+    assert_eq!(f.forge(v4(3), ENDPOINT, 100), 5);
+    assert_eq!(f.budget.stat(), Stat { strangers: 1, known: 1, unrecorded: 0 });
+}
+
+#[test]
 fn an_endpoint_takes_places_from_itself_first() {
     let f = fixture();
     for n in 0..10 {
