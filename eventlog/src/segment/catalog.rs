@@ -74,26 +74,35 @@ impl Catalog {
         self.segments.range(behind).next().map(|(id, _)| *id)
     }
 
-    /// Segments that are missing between this one and the next, both of the same epoch.
+    /// What is missing between this segment and the next.
     pub(crate) fn missing_after(&self, id: SegmentId) -> Option<Damage> {
         let next = self.next_after(id).unwrap_or(SegmentId { epoch: u64::MAX, sequence: 0 });
-        self.damage.iter().find(|d| d.kind == DamageKind::Missing && id < d.segment && d.segment < next).copied()
+        // Of a segment that is not there itself, those in front of it count too.
+        let there = self.segments.range(..=id).next_back().map(|(id, _)| *id);
+        let between = |id| there.is_none_or(|there| there < id) && id < next;
+        self.damage.iter().find(|d| d.kind == DamageKind::Missing && between(d.segment)).copied()
     }
 
     /// Damage that only the neighbours of a batch show: the batch itself reads. (Of the other kinds a reader finds
     /// out by itself, and saves what is whole around them.)
     pub(crate) fn hidden_damage_at(&self, id: SegmentId, offset: u64) -> Option<Damage> {
-        let hidden = |kind| matches!(kind, DamageKind::Chain | DamageKind::Identity);
-        self.damage.iter().find(|d| d.segment == id && hidden(d.kind) && (d.offset..d.end).contains(&offset)).copied()
+        let covers = |d: &Damage| (d.offset..d.end).contains(&offset) || (d.offset, d.end) == (offset, offset);
+        self.damage.iter().find(|d| d.segment == id && d.kind == DamageKind::Chain && covers(d)).copied()
     }
 
     /// Damage at the very end of a segment: what should be there is gone.
     pub(crate) fn damage_behind(&self, id: SegmentId) -> Option<Damage> {
-        let behind = |kind| matches!(kind, DamageKind::Tail | DamageKind::Truncated);
+        let behind = |kind| matches!(kind, DamageKind::Tail | DamageKind::Truncated | DamageKind::Identity);
         self.damage.iter().find(|d| d.segment == id && behind(d.kind)).copied()
     }
 
     pub(crate) fn add_damage(&mut self, damage: Damage) {
+        let known = |d: &Damage| {
+            d.segment == damage.segment && d.kind.loses_records() && d.offset <= damage.offset && damage.end <= d.end
+        };
+        if damage.kind.loses_records() && self.damage.iter().any(known) {
+            return;
+        }
         if let Err(at) = self.damage.binary_search_by_key(&key(&damage), key) {
             self.damage.insert(at, damage);
         }

@@ -55,7 +55,7 @@ pub struct Cursor {
     batch: Option<Batch>,
     /// Where the last error said that there is damage, until it is skipped.
     met: Option<Met>,
-    /// The last damage without bytes that was skipped.
+    /// The last damage that was skipped: what has no bytes of its own is met only once.
     passed: Option<Damage>,
     /// The batch at the position was found by following the log, so that its not being one is damage.
     trusted: bool,
@@ -178,9 +178,7 @@ impl Cursor {
     /// Goes on behind the damage that the last error named. True if there was some.
     pub fn skip_damage(&mut self) -> bool {
         let Some(met) = self.met.take() else { return false };
-        if met.damage.end <= met.damage.offset {
-            self.passed = Some(met.damage);
-        }
+        self.passed = Some(met.damage);
         if self.batch.as_ref().is_none_or(|batch| {
             (batch.identity.segment, batch.offset) != (met.resume.segment(), met.resume.file_offset())
         }) {
@@ -246,14 +244,7 @@ impl Cursor {
             }
             let behind = self.shared.catalog().damage_behind(id).filter(|damage| self.passed != Some(*damage));
             if let Some(damage) = behind {
-                let resume = self.at;
-                self.passed = None;
-                let error = self.meet(damage, resume);
-                if let Some(met) = &mut self.met {
-                    // It has no bytes left that could be skipped.
-                    met.damage.end = met.damage.end.max(met.damage.offset);
-                }
-                return Err(error);
+                return Err(self.meet(damage, self.at));
             }
             if !self.leave(id)? {
                 return Ok(false);
@@ -286,7 +277,7 @@ impl Cursor {
 
     fn load_batch(&mut self, id: SegmentId, offset: u64, limit: Limit) -> Result<(), ReadError> {
         let hidden = self.shared.catalog().hidden_damage_at(id, offset);
-        if let Some(damage) = hidden {
+        if let Some(damage) = hidden.filter(|damage| self.passed != Some(*damage)) {
             let resume = Position::at(id, damage.end.min(limit.end), 0);
             return Err(self.meet(damage, resume));
         }

@@ -7,8 +7,8 @@ use std::path::Path;
 use super::catalog::{SegmentInfo, SegmentState};
 use super::damage::{Damage, DamageKind};
 use super::endfile;
-use super::format::{Footer, Hash, Identity, LogId, encode_index};
-use super::look::{Looked, Place};
+use super::format::{Footer, HEADER_BLOCK, Hash, Identity, LogId, encode_index};
+use super::look::{How, Looked, Place};
 use super::names::{end_path, segment_path};
 use super::position::{Position, SegmentId};
 use super::scan::{Manner, Visit};
@@ -50,6 +50,8 @@ pub(crate) struct Case<'a> {
     pub(crate) manner: Manner,
     /// Reads every batch, whatever the footers say.
     pub(crate) whole: bool,
+    /// Nothing may be changed: no process that opens the directory for good is asking.
+    pub(crate) read_only: bool,
 }
 
 impl Case<'_> {
@@ -60,6 +62,8 @@ impl Case<'_> {
 
     pub(crate) fn judge(&self, visit: Visit<'_>) -> Result<Epoch, EpochError> {
         let mut epoch = Epoch::default();
+        let sync = self.manner == Manner::Settled && !self.read_only;
+        let how = How { manner: self.manner, whole: self.whole, sync };
         let first = SegmentId { epoch: self.epoch, sequence: 0 };
         let mut expected = first.sequence;
         if self.trimmed.epoch() == self.epoch {
@@ -80,7 +84,7 @@ impl Case<'_> {
             expected = id.sequence.saturating_add(1);
             let looked = self
                 .place(*id)
-                .look(*file_bytes, self.manner, self.whole, visit)
+                .look(*file_bytes, how, visit)
                 .map_err(|error| EpochError::Io(*id, error))?
                 .map_err(|_| EpochError::LaterVersion(*id))?;
             let linked = self.link(&mut epoch, carry, &looked);
@@ -117,6 +121,8 @@ impl Case<'_> {
         {
             epoch.disowned.push(Torn { segment: last.id, offset: sums.end });
             last.sums = sums;
+            last.index.retain(|entry| entry.file_offset < sums.end);
+            last.dirty_padding.retain(|offset| *offset < sums.end);
             last.torn = false;
             return true;
         }
@@ -127,7 +133,8 @@ impl Case<'_> {
                 last.damage.push(Damage { segment, offset: end, end, kind: DamageKind::Tail });
             } else {
                 // The first batches of the epoch are not the first ones that were written.
-                epoch.damage.push(Damage { segment: looked.id, offset: 0, end: 0, kind: DamageKind::Chain });
+                let at = HEADER_BLOCK;
+                epoch.damage.push(Damage { segment: looked.id, offset: at, end: at, kind: DamageKind::Chain });
             }
         }
         false
@@ -166,11 +173,8 @@ impl Looked {
         }
     }
 
-    /// Writes down where the segment ends, so that the next open need not read it. What was read came out of the
-    /// page cache perhaps: it is made durable before anybody relies on it.
+    /// Writes down where the segment ends, so that the next open need not read it.
     pub(crate) fn record_end(&mut self, case: &Case<'_>, now_unix_ms: u64, cut: bool) -> io::Result<()> {
-        let file = case.storage.open_write(&segment_path(case.directory, self.id), WriteMode::Buffered)?;
-        file.sync()?;
         let index = encode_index(&self.index);
         let footer = Footer {
             identity: Identity { log: case.log, segment: self.id },
@@ -193,6 +197,7 @@ impl Looked {
         if cut && kept.is_empty() && self.sums.end < self.file_bytes {
             // Nothing behind the end was ever acknowledged. Its space goes back: a process that is killed often would
             // fill the disk with empty tails.
+            let file = case.storage.open_write(&segment_path(case.directory, self.id), WriteMode::Buffered)?;
             file.set_len(self.sums.end)?;
             file.sync()?;
             self.file_bytes = self.sums.end;

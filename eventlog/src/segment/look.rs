@@ -52,6 +52,16 @@ pub(crate) struct Place<'a> {
     pub(crate) identity: Identity,
 }
 
+/// How to look at a segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) manner: Manner,
+    /// Reads every batch although a footer says what there is.
+    pub(crate) whole: bool,
+    /// Makes durable what is read, before it is read.
+    pub(crate) sync: bool,
+}
+
 impl Place<'_> {
     fn damage(&self, offset: u64, end: u64, kind: DamageKind) -> Damage {
         Damage { segment: self.identity.segment, offset, end, kind }
@@ -94,17 +104,12 @@ impl Place<'_> {
         }
     }
 
-    /// Looks at the segment. `whole` reads every batch although a footer says what there is.
-    pub(crate) fn look(
-        &self,
-        file_bytes: u64,
-        manner: Manner,
-        whole: bool,
-        visit: Visit<'_>,
-    ) -> io::Result<Result<Looked, LaterVersion>> {
+    /// Looks at the segment.
+    pub(crate) fn look(&self, file_bytes: u64, how: How, visit: Visit<'_>) -> io::Result<Result<Looked, LaterVersion>> {
+        let How { manner, whole, sync } = how;
+        let path = segment_path(self.directory, self.identity.segment);
         let id = self.identity.segment;
-        let mode = if manner == Manner::Live { WriteMode::Direct } else { WriteMode::Buffered };
-        let mut window = Window::new(self.storage.open_read(&segment_path(self.directory, id), mode)?);
+        let mut window = Window::new(self.storage.open_read(&path, WriteMode::Buffered)?);
         let header = window.get(0, HEADER_BLOCK, file_bytes).map_err(|_| Invalid::Broken);
         let (mut sealed, mut damage) = (None, Vec::new());
         let mut made_bytes = None;
@@ -139,6 +144,14 @@ impl Place<'_> {
         if scans {
             let limit = file_bytes / BLOCK * BLOCK;
             let end = sealed.as_ref().map(|sealed| sealed.footer.end.min(limit));
+            if sealed.is_none() {
+                // The page cache may show what a failed sync of its writer never brought to the disk: whatever can
+                // still be saved is, and then the disk is asked.
+                if sync {
+                    self.storage.open_write(&path, WriteMode::Buffered)?.sync()?;
+                }
+                window = Window::new(self.storage.open_read(&path, WriteMode::Direct)?);
+            }
             let scan = scan(&mut window, &self.identity, limit, end, manner, visit);
             looked.scanned = true;
             looked.sums = scan.sums;

@@ -203,7 +203,7 @@ impl Opening<'_> {
     ) -> Result<Epoch, OpenError> {
         let manner = if live { Manner::Live } else { Manner::Settled };
         let (storage, directory, log) = (self.storage, self.directory, self.log);
-        let case = Case { storage, directory, log, epoch, files, trimmed, manner, whole: false };
+        let case = Case { storage, directory, log, epoch, files, trimmed, manner, whole: false, read_only: false };
         let mut judged = case.judge(&mut |_| {})?;
         if live {
             return Ok(judged);
@@ -212,7 +212,6 @@ impl Opening<'_> {
         while let Some(looked) = judged.segments.pop_if(|looked| looked.sums.batches == 0 && !looked.has_loss()) {
             self.give_up(looked.id, looked.file_bytes).map_err(OpenError::io("an empty segment"))?;
             judged.damage.retain(|damage| damage.segment != looked.id);
-            judged.torn.retain(|torn| torn.segment != looked.id);
         }
         let last = judged.segments.last().map(|looked| looked.id);
         for looked in judged.segments.iter_mut().filter(|looked| looked.sealed.is_none()) {

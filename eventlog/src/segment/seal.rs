@@ -7,6 +7,7 @@ use super::aligned::AlignedBuf;
 use super::catalog::SegmentState;
 use super::format::{FOOTER_BLOCK, Footer, encode_index, padded};
 use super::helper::Sealing;
+use super::make;
 use super::names::{segment_path, side_path};
 use super::position::SegmentId;
 use super::shared::{Shared, locked};
@@ -70,25 +71,19 @@ fn write_footer(shared: &Shared, sealing: &Sealing) -> io::Result<u64> {
         root: info.root,
         sealed_unix_ms: shared.clock.unix_ms(),
     };
-    let whole = usize::try_from(index_room + FOOTER_BLOCK).unwrap_or(usize::MAX);
-    let mut bytes = AlignedBuf::zeroed(whole);
-    bytes.as_mut_slice()[..index.len()].copy_from_slice(&index);
-    let footer_at = whole - usize::try_from(FOOTER_BLOCK).unwrap_or(whole);
-    footer.encode(&mut bytes.as_mut_slice()[footer_at..]);
+    let mut index_blocks = AlignedBuf::zeroed(usize::try_from(index_room).unwrap_or(usize::MAX));
+    index_blocks.as_mut_slice()[..index.len()].copy_from_slice(&index);
+    let mut footer_block = make::block();
+    footer.encode(footer_block.as_mut_slice());
 
-    let file = shared.storage.open_write(&segment_path(&shared.settings.directory, info.id), shared.settings.mode)?;
-    // The index is durable before the footer that vouches for it: when the power goes in between, the segment is one
-    // that was not sealed, and not one that looks damaged.
-    let (index_block, footer_block) = bytes.as_slice().split_at(footer_at);
-    if !index_block.is_empty() {
-        file.write_at(index_offset, index_block)?;
-        file.sync()?;
-    }
-    file.write_at(index_offset + index_room, footer_block)?;
-    file.sync()?;
+    let mode = shared.settings.mode;
+    let file = shared.storage.open_write(&segment_path(&shared.settings.directory, info.id), mode)?;
+    // One after the other: a footer that reads vouches for the index, and a short file without a footer would be
+    // taken for a damaged one.
+    make::write_durably(&*file, mode, index_offset, index_blocks.as_slice())?;
+    make::write_durably(&*file, mode, index_offset + index_room, footer_block.as_slice())?;
     if sealing.last {
-        // Only once the footer is durable: a short file without one would be taken for a damaged one.
-        file.set_len(index_offset + whole as u64)?;
+        file.set_len(index_offset + index_room + FOOTER_BLOCK)?;
         file.sync()?;
     }
     file.len()

@@ -63,7 +63,8 @@ pub(crate) fn verify(storage: &dyn Storage, directory: &Path) -> Result<Report, 
     for epoch in listing.epochs() {
         let live = storage.is_locked(&lock_path(directory, epoch)).map_err(OpenError::io("the lock of an epoch"))?;
         let manner = if live { Manner::Live } else { Manner::Settled };
-        let case = Case { storage, directory, log, epoch, files: &listing.segments, trimmed, manner, whole: true };
+        let files = &listing.segments;
+        let case = Case { storage, directory, log, epoch, files, trimmed, manner, whole: true, read_only: true };
         let mut sequences = Sequences::default();
         let mut judged = case.judge(&mut |record| sequences.see(record.position, record.stream, record.sequence))?;
         if live {

@@ -21,6 +21,7 @@ use super::format::{
 };
 use super::helper::{Helper, Sealing};
 use super::make::{Made, MakeError, make, prove, write_durably};
+use super::names::{free_name, segment_path};
 use super::options::Backoff;
 use super::position::{Position, SegmentId};
 use super::queue::{Load, Pending};
@@ -317,13 +318,15 @@ impl Writer {
 
     /// A clean end: the segment is sealed as the epoch's last.
     fn finish(mut self) {
-        let prepared = self.helper.settle();
-        if let Some(made) = prepared {
-            self.give_up(&made);
-        }
+        // The next segment goes first, so that no crash leaves it without the one in front of it. Also if its
+        // preparation failed: that may have been after it got its name.
+        self.helper.settle();
+        let next_is_gone = self.give_up(self.next_id());
         if self.current.batches == 0 {
-            self.shared.catalog().segments.remove(&self.current.made.id);
-            self.give_up(&self.current.made);
+            if next_is_gone {
+                self.shared.catalog().segments.remove(&self.current.made.id);
+                self.give_up(self.current.made.id);
+            }
         } else {
             let info = self.close_current();
             let index = std::mem::take(&mut self.current.index);
@@ -333,13 +336,17 @@ impl Writer {
         self.helper.stop();
     }
 
-    /// A segment that was never written to waits for reuse. If that fails, recovery finds it empty.
-    fn give_up(&self, made: &Made) {
+    /// A segment that was never written to waits for reuse. If that fails, recovery finds it empty. True if there is
+    /// none of that name any more.
+    fn give_up(&self, id: SegmentId) -> bool {
         let directory = &self.shared.settings.directory;
-        let from = super::names::segment_path(directory, made.id);
-        let name = super::names::free_name(made.id);
-        if self.shared.storage.rename(&from, &directory.join(&name)).is_ok() {
-            self.shared.catalog().recyclable.push(name);
+        let name = free_name(id);
+        match self.shared.storage.rename(&segment_path(directory, id), &directory.join(&name)) {
+            Ok(()) => {
+                self.shared.catalog().recyclable.push(name);
+                true
+            }
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
         }
     }
 }

@@ -43,10 +43,19 @@ struct Disk {
     direct_refused: bool,
 }
 
-/// Shared by its clones, as a disk is by the processes on it.
-#[derive(Debug, Clone, Default)]
+/// A disk, shared by its clones. The first one is the bench that the disk lies on: it always works. A clone is a
+/// process's way to it, and is dead after the next power cut or kill, as the process is.
+#[derive(Debug, Default)]
 pub struct MemoryStorage {
     disk: Arc<Mutex<Disk>>,
+    life: Option<u64>,
+}
+
+impl Clone for MemoryStorage {
+    fn clone(&self) -> Self {
+        let life = lock(&self.disk).lives;
+        Self { disk: Arc::clone(&self.disk), life: Some(life) }
+    }
 }
 
 #[derive(Debug)]
@@ -55,6 +64,8 @@ struct MemoryFile {
     node: usize,
     life: u64,
     mode: WriteMode,
+    /// Reads what the disk has, and not what the page cache shows.
+    past_cache: bool,
 }
 
 #[derive(Debug)]
@@ -220,7 +231,22 @@ impl MemoryStorage {
             copy.names.insert(path.clone(), node);
         }
         copy.durable_names = copy.names.clone();
-        Self { disk: Arc::new(Mutex::new(copy)) }
+        Self { disk: Arc::new(Mutex::new(copy)), life: None }
+    }
+
+    /// The same with what is not durable yet.
+    #[cfg(test)]
+    pub(crate) fn copy_with_pending(&self) -> Self {
+        let copy = self.copy();
+        {
+            let (disk, mut other) = (lock(&self.disk), lock(&copy.disk));
+            for (path, node) in &disk.names {
+                let at = other.names[path];
+                other.nodes[at].durable.clone_from(&disk.nodes[*node].durable);
+                other.nodes[at].pending.clone_from(&disk.nodes[*node].pending);
+            }
+        }
+        copy
     }
 
     /// All files, for tests that look at bytes.
@@ -239,23 +265,28 @@ impl MemoryStorage {
         true
     }
 
+    fn live(&self) -> io::Result<MutexGuard<'_, Disk>> {
+        let disk = lock(&self.disk);
+        if self.life.is_some_and(|life| life != disk.lives) { Err(dead()) } else { Ok(disk) }
+    }
+
     pub(super) fn pending_dropped(&self, file: usize) {
         lock(&self.disk).nodes[file].pending.clear();
     }
 
     pub(super) fn open_node(&self, path: &Path) -> io::Result<usize> {
-        lock(&self.disk).node(path)
+        self.live()?.node(path)
     }
 }
 
 impl Storage for MemoryStorage {
     fn create_directory(&self, directory: &Path) -> io::Result<()> {
-        lock(&self.disk).directories.insert(directory.to_owned());
+        self.live()?.directories.insert(directory.to_owned());
         Ok(())
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<FileInfo>> {
-        let disk = lock(&self.disk);
+        let disk = self.live()?;
         if !disk.directories.contains(directory) {
             return Err(not_found());
         }
@@ -269,7 +300,7 @@ impl Storage for MemoryStorage {
     }
 
     fn create_zeroed(&self, path: &Path, bytes: u64) -> io::Result<()> {
-        let mut disk = lock(&self.disk);
+        let mut disk = self.live()?;
         disk.room_for(bytes)?;
         let node = disk.add(vec![0; usize::try_from(bytes).map_err(io::Error::other)?]);
         disk.link(path, node);
@@ -277,22 +308,24 @@ impl Storage for MemoryStorage {
     }
 
     fn open_write(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>> {
-        let disk = lock(&self.disk);
+        let disk = self.live()?;
         if mode == WriteMode::Direct && disk.direct_refused {
             return Err(rustix::io::Errno::INVAL.into());
         }
         let node = disk.node(path)?;
-        Ok(Arc::new(MemoryFile { disk: Arc::clone(&self.disk), node, life: disk.lives, mode }))
+        Ok(Arc::new(MemoryFile { disk: Arc::clone(&self.disk), node, life: disk.lives, mode, past_cache: false }))
     }
 
-    fn open_read(&self, path: &Path, _mode: WriteMode) -> io::Result<Arc<dyn StorageFile>> {
-        let disk = lock(&self.disk);
+    fn open_read(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>> {
+        let disk = self.live()?;
         let node = disk.node(path)?;
-        Ok(Arc::new(MemoryFile { disk: Arc::clone(&self.disk), node, life: disk.lives, mode: WriteMode::Buffered }))
+        let past_cache = mode == WriteMode::Direct;
+        let (disk, life) = (Arc::clone(&self.disk), disk.lives);
+        Ok(Arc::new(MemoryFile { disk, node, life, mode: WriteMode::Buffered, past_cache }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut disk = lock(&self.disk);
+        let mut disk = self.live()?;
         let node = disk.node(from)?;
         // One change: a rename is durable whole or not at all.
         disk.names.remove(from);
@@ -302,14 +335,14 @@ impl Storage for MemoryStorage {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let mut disk = lock(&self.disk);
+        let mut disk = self.live()?;
         disk.node(path)?;
         disk.unlink(path);
         Ok(())
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        let mut disk = lock(&self.disk);
+        let mut disk = self.live()?;
         let changes = std::mem::take(&mut disk.changes);
         for change in changes {
             let (Change::Link(path, _) | Change::Unlink(path)) = &change;
@@ -323,7 +356,7 @@ impl Storage for MemoryStorage {
     }
 
     fn read(&self, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-        let disk = lock(&self.disk);
+        let disk = self.live()?;
         let Ok(node) = disk.node(path) else { return Ok(None) };
         let bytes = &disk.nodes[node].seen;
         if bytes.len() as u64 > bytes_max {
@@ -333,7 +366,7 @@ impl Storage for MemoryStorage {
     }
 
     fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut disk = lock(&self.disk);
+        let mut disk = self.live()?;
         disk.room_for(bytes.len() as u64)?;
         let node = disk.add(bytes.to_vec());
         disk.link(path, node);
@@ -342,14 +375,14 @@ impl Storage for MemoryStorage {
     }
 
     fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
-        if lock(&self.disk).names.contains_key(path) {
+        if self.live()?.names.contains_key(path) {
             return Ok(false);
         }
         self.put(path, bytes).map(|()| true)
     }
 
     fn lock_new(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
-        let mut disk = lock(&self.disk);
+        let mut disk = self.live()?;
         if disk.names.contains_key(path) {
             return Ok(None);
         }
@@ -361,11 +394,11 @@ impl Storage for MemoryStorage {
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
-        Ok(lock(&self.disk).locks.contains(path))
+        Ok(self.live()?.locks.contains(path))
     }
 
     fn space(&self, _directory: &Path) -> io::Result<Space> {
-        let disk = lock(&self.disk);
+        let disk = self.live()?;
         let total = disk.capacity.unwrap_or(1 << 40);
         Ok(Space { free: total.saturating_sub(disk.used()), total })
     }
@@ -384,8 +417,17 @@ impl MemoryFile {
 impl StorageFile for MemoryFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.with(|node| {
-            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(node.seen.len());
-            let bytes = &node.seen[from..];
+            let mut seen = &node.seen;
+            let mut disk = Vec::new();
+            if self.past_cache {
+                // A direct read has what waits in the cache written first, and then asks the disk.
+                disk.clone_from(&node.durable);
+                node.pending.iter().for_each(|(at, data)| write(&mut disk, *at, data));
+                disk.resize(node.seen.len(), 0);
+                seen = &disk;
+            }
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(seen.len());
+            let bytes = &seen[from..];
             let read = bytes.len().min(into.len());
             into[..read].copy_from_slice(&bytes[..read]);
             read

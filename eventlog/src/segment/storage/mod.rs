@@ -75,8 +75,8 @@ pub trait Storage: Send + Sync + Debug {
 
     fn open_write(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>>;
 
-    /// `Direct` reads past the page cache, so that reading next to a direct writer is never stale; where that is
-    /// refused it reads through it.
+    /// `Direct` reads past the page cache: what is on the disk, and not what a failed sync left to be seen. Where that
+    /// is refused, the cache is dropped first.
     fn open_read(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>>;
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

@@ -147,7 +147,8 @@ impl Storage for RealStorage {
         }
         let file = open(path, OFlags::RDONLY)?;
         // Advice only: a file system that takes none still reads.
-        rustix::fs::fadvise(&file, 0, None, Advice::Sequential).ok();
+        let advice = if mode == WriteMode::Direct { Advice::DontNeed } else { Advice::Sequential };
+        rustix::fs::fadvise(&file, 0, None, advice).ok();
         Ok(Arc::new(RealFile(file)))
     }
 

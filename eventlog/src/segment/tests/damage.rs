@@ -1,0 +1,283 @@
+//! Bytes that change behind the log's back: detected and named, or harmless and named, never silent.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::rig::*;
+use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage, Storage};
+use crate::segment::{Damage, DamageKind, Journal, Position, ReadError, Record, SegmentId};
+
+/// Three epochs: a sealed one of several segments, a killed one, a closed one.
+fn history() -> (MemoryStorage, Vec<Record>) {
+    let memory = MemoryStorage::new();
+    let (journal, _) = open(&memory);
+    for n in 0..40_u32 {
+        append(&journal, vec![u8::try_from(n).unwrap(); 4000]);
+    }
+    journal.close();
+    let (journal, _) = open(&memory);
+    for n in 40..44_u32 {
+        append(&journal, vec![u8::try_from(n).unwrap(); 700]);
+    }
+    memory.kill();
+    drop(journal);
+    let (journal, _) = open(&memory);
+    for n in 44..50_u32 {
+        append(&journal, vec![u8::try_from(n).unwrap(); 20]);
+    }
+    let records = read_all(&journal);
+    assert_eq!(records.len(), 50);
+    journal.close();
+    (memory, records)
+}
+
+/// Everything that can be had, and the damage that was skipped on the way.
+fn salvage(journal: &Journal) -> (Vec<Record>, Vec<Damage>) {
+    let mut cursor = journal.read(Position::START).unwrap();
+    let (mut records, mut damage) = (Vec::new(), Vec::new());
+    loop {
+        match cursor.next_record() {
+            Ok(Some(record)) => records.push(record),
+            Ok(None) => return (records, damage),
+            Err(ReadError::Damaged(found)) => {
+                let again = cursor.next_record().unwrap_err();
+                assert!(matches!(again, ReadError::Damaged(same) if same == found), "never skipped silently");
+                assert!(cursor.skip_damage());
+                damage.push(found);
+                assert!(damage.len() < 1000, "skipping gets somewhere");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+fn segment_files(memory: &MemoryStorage) -> Vec<(PathBuf, Vec<u8>)> {
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");
+    memory.files().into_iter().filter(|(path, _)| is_segment(path)).collect()
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_detected_or_harmless_and_always_named_if_it_matters() {
+    let (memory, records) = history();
+    let mut detected = 0;
+    for (path, bytes) in segment_files(&memory) {
+        for at in (0..bytes.len()).step_by(61).chain([0, 8, 4096, 4100, 4120, bytes.len() - 4096, bytes.len() - 3990]) {
+            let copy = memory.copy();
+            copy.tamper(&path, |bytes| bytes[at] ^= 1 << (at % 8));
+            let report = Journal::verify_in(&copy, &directory()).unwrap();
+            let (journal, _) = open(&copy);
+            let (there, skipped) = salvage(&journal);
+            // Whatever is given out is what was written.
+            assert!(there.iter().all(|record| records.contains(record)), "{}: byte {at}", path.display());
+            if there.len() < records.len() {
+                detected += 1;
+                assert!(!skipped.is_empty() && !journal.damage().is_empty(), "{}: byte {at}", path.display());
+                assert!(report.damage.iter().any(|d| d.kind.loses_records()), "{}: byte {at}", path.display());
+                assert!(records.len() - there.len() <= 1, "one record a batch here, so one is lost");
+            }
+        }
+    }
+    assert!(detected > 1000, "{detected}");
+}
+
+#[test]
+fn verify_names_every_flipped_bit_that_is_not_in_unused_space() {
+    let (memory, _) = history();
+    let report = Journal::verify_in(&memory, &directory()).unwrap();
+    assert!(report.is_whole(), "{report:?}");
+    for segment in &report.segments {
+        let path = directory().join(format!("{}.seg", segment.id));
+        let end = usize::try_from(segment.end).unwrap();
+        // The header, its checksum included, and all batches with their padding.
+        for at in (0..128).step_by(3).chain((4096..end).step_by(211)) {
+            let copy = memory.copy();
+            copy.tamper(&path, |bytes| bytes[at] ^= 0x40);
+            let report = Journal::verify_in(&copy, &directory()).unwrap();
+            let named = report.damage.iter().any(|damage| {
+                damage.segment == segment.id && damage.offset <= at as u64 && damage.offset + 4096 + 8192 > at as u64
+            });
+            assert!(named, "segment {} byte {at}: {:?}", segment.id, report.damage);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_record_costs_itself_and_not_its_batch() {
+    let memory = MemoryStorage::new();
+    let (journal, _) = open(&memory);
+    // One batch of many: they wait together while the first one is written.
+    let appends = (0..200_u8).map(|n| journal.append(entry(1, 0, [n; 50]))).collect();
+    let appended: Vec<_> = wait_all(appends).into_iter().map(Result::unwrap).collect();
+    let records = read_all(&journal);
+    let largest = appended.iter().map(|a| a.position.index()).max().unwrap();
+    let victim = appended.iter().position(|a| a.position.index() == largest / 2).unwrap();
+    memory.kill();
+    drop(journal);
+    let path = directory().join("0000000000000001-00000000.seg");
+    let payload = [u8::try_from(victim).unwrap(); 50];
+    memory.tamper(&path, |bytes| {
+        let at = bytes.windows(50).position(|window| window == payload).unwrap();
+        bytes[at + 20] ^= 1;
+    });
+    // Something must follow, or it is the tail.
+    let (journal, recovery) = open(&memory);
+    if recovery.damage.is_empty() {
+        assert_eq!(recovery.torn.len(), 1, "the last batch of a killed writer may be torn");
+        return;
+    }
+    assert_eq!(recovery.damage[0].kind, DamageKind::Batch);
+    let (there, skipped) = salvage(&journal);
+    assert_eq!(skipped.len(), 1);
+    let expected: Vec<_> = records.iter().enumerate().filter(|(n, _)| *n != victim).map(|(_, r)| r.clone()).collect();
+    assert_eq!(there, expected);
+}
+
+#[test]
+fn damage_in_the_middle_is_kept_named_and_never_cut() {
+    let memory = MemoryStorage::new();
+    let (journal, _) = open(&memory);
+    let appended: Vec<_> = (0..6_u8).map(|n| append(&journal, [n; 100])).collect();
+    memory.kill();
+    drop(journal);
+    let path = directory().join("0000000000000001-00000000.seg");
+    let offset = appended[2].position.file_offset();
+    for flip in [0, 30, 95, 96, 100, 140, 235] {
+        let copy = memory.copy();
+        copy.tamper(&path, |bytes| bytes[usize::try_from(offset).unwrap() + flip] ^= 0x80);
+        for reopened in 0..3 {
+            let (journal, recovery) = open(&copy);
+            let expected = Damage {
+                segment: SegmentId { epoch: 1, sequence: 0 },
+                offset,
+                end: appended[3].position.file_offset(),
+                kind: DamageKind::Batch,
+            };
+            assert_eq!(recovery.damage, [expected], "flip {flip}, open {reopened}");
+            assert_eq!(recovery.torn, []);
+            let error = read_from(&journal, Position::START).unwrap_err();
+            let ReadError::Damaged(named) = &error else { panic!("{error}") };
+            assert!(named.segment == expected.segment && (offset..expected.end).contains(&named.offset), "{named}");
+            assert!(error.to_string().contains(&format!("segment {} offset {}", named.segment, named.offset)));
+            let (there, _) = salvage(&journal);
+            assert_eq!(payloads(&there), [0, 1, 3, 4, 5].map(|n| vec![n; 100]));
+            assert_eq!(journal.stat().damaged, 1);
+        }
+    }
+}
+
+#[test]
+fn a_lost_tail_shows_in_the_next_segment() {
+    let (memory, records) = history();
+    // The second segment of the first epoch: its last batch and all behind it are gone, footer and all.
+    let path = directory().join("0000000000000001-00000001.seg");
+    let last = records.iter().rfind(|r| r.position.segment().to_string().ends_with("1-00000001")).unwrap();
+    let offset = usize::try_from(last.position.file_offset()).unwrap();
+    memory.tamper(&path, |bytes| bytes[offset..].fill(0));
+    let (journal, recovery) = open(&memory);
+    let kinds: Vec<_> = recovery.damage.iter().map(|d| (d.segment.sequence, d.kind)).collect();
+    assert_eq!(kinds, [(1, DamageKind::Tail)]);
+    let (there, skipped) = salvage(&journal);
+    assert_eq!(there.len(), records.len() - 1);
+    assert_eq!(skipped, recovery.damage);
+    journal.close();
+    // It is written down: the next open says it again.
+    let (_journal, again) = open(&memory);
+    assert_eq!(again.damage, recovery.damage);
+}
+
+#[test]
+fn a_missing_segment_is_named() {
+    let (memory, records) = history();
+    memory.remove(&directory().join("0000000000000001-00000001.seg")).unwrap();
+    let (journal, recovery) = open(&memory);
+    assert_eq!(recovery.damage.len(), 1);
+    assert_eq!(recovery.damage[0].kind, DamageKind::Missing);
+    assert_eq!(recovery.damage[0].segment, SegmentId { epoch: 1, sequence: 1 });
+    let (there, skipped) = salvage(&journal);
+    assert_eq!(skipped, recovery.damage);
+    assert!(there.len() < records.len() && there.iter().all(|record| records.contains(record)));
+    let inside = records.iter().find(|r| r.position.segment().sequence == 1).unwrap();
+    let error = read_from(&journal, inside.position).unwrap_err();
+    assert!(matches!(error, ReadError::Damaged(damage) if damage == recovery.damage[0]), "{error}");
+    // The very first one is missed too: nobody trimmed it.
+    memory.remove(&directory().join("0000000000000001-00000000.seg")).unwrap();
+    drop(journal);
+    let (journal, recovery) = open(&memory);
+    assert_eq!(recovery.damage[0].segment, SegmentId { epoch: 1, sequence: 0 });
+    assert!(!salvage(&journal).1.is_empty());
+}
+
+#[test]
+fn a_segment_under_another_name_is_no_segment_of_that_name() {
+    let (memory, records) = history();
+    let [one, two] = ["1", "2"].map(|n| directory().join(format!("0000000000000001-0000000{n}.seg")));
+    let (a, b) = (memory.read(&one, 1 << 20).unwrap().unwrap(), memory.read(&two, 1 << 20).unwrap().unwrap());
+    memory.tamper(&one, |bytes| *bytes = b);
+    memory.tamper(&two, |bytes| *bytes = a);
+    let (journal, recovery) = open(&memory);
+    assert_eq!(recovery.damage.iter().filter(|d| d.kind == DamageKind::Identity).count(), 2, "{recovery:?}");
+    let (there, skipped) = salvage(&journal);
+    assert!(skipped.len() >= 2 && there.iter().all(|record| records.contains(record)));
+}
+
+#[test]
+fn a_shortened_segment_is_named() {
+    let (memory, records) = history();
+    memory.tamper(&directory().join("0000000000000001-00000000.seg"), |bytes| bytes.truncate(20_000));
+    let (journal, recovery) = open(&memory);
+    assert!(recovery.damage.iter().any(|d| d.kind == DamageKind::Truncated), "{recovery:?}");
+    let (there, skipped) = salvage(&journal);
+    assert!(!skipped.is_empty() && there.len() < records.len());
+}
+
+#[test]
+fn header_and_footer_are_named_and_cost_no_record() {
+    let (memory, records) = history();
+    let path = directory().join("0000000000000001-00000000.seg");
+    for (at, kind) in [(60_usize, DamageKind::Header), (61_440 + 72, DamageKind::Footer)] {
+        let copy = memory.copy();
+        copy.tamper(&path, |bytes| bytes[at] ^= 1);
+        let (journal, recovery) = open(&copy);
+        assert_eq!(recovery.damage.iter().map(|d| d.kind).collect::<Vec<_>>(), [kind]);
+        assert_eq!(read_all(&journal), records);
+    }
+}
+
+#[test]
+fn an_unreadable_sector_is_an_error_and_not_the_end() {
+    let (memory, records) = history();
+    let storage = FaultyStorage::new(memory, 5, Faults::default());
+    let (journal, _) = Journal::open(options(Arc::new(storage.clone()))).unwrap();
+    storage.set_faults(Faults { read_fails: 1, ..Faults::default() });
+    let error = read_from(&journal, Position::START).unwrap_err();
+    assert!(matches!(error, ReadError::Damaged(damage) if damage.kind == DamageKind::Unreadable), "{error}");
+    storage.set_faults(Faults::default());
+    assert_eq!(read_all(&journal).len(), records.len(), "and it is asked again, not remembered as lost");
+}
+
+#[test]
+fn forged_batches_in_a_payload_are_never_taken_for_ours() {
+    let memory = MemoryStorage::new();
+    let (journal, _) = open(&memory);
+    append(&journal, "first");
+    // A body that is a whole segment of another log, placed so that its batches lie on blocks.
+    let (other, _) = history();
+    let strange = segment_files(&other).remove(0).1;
+    let mut body = vec![0; 4096 - 96 - 40];
+    body.extend_from_slice(&strange[4096..40_960]);
+    append(&journal, body.clone());
+    append(&journal, "torn");
+    let torn = journal.durable().file_offset() - 4096;
+    memory.kill();
+    drop(journal);
+    let path = directory().join("0000000000000001-00000000.seg");
+    // The batch with the body loses its header: what is in it must not pass for batches behind it.
+    memory.tamper(&path, |bytes| {
+        bytes[8192..8192 + 96].fill(0);
+        let torn = usize::try_from(torn).unwrap();
+        bytes[torn..torn + 4096].fill(0);
+    });
+    let (journal, recovery) = open(&memory);
+    assert_eq!(recovery.damage, []);
+    assert_eq!(payloads(&read_all(&journal)), [b"first".to_vec()]);
+}
