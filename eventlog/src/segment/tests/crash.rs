@@ -145,7 +145,7 @@ fn a_disk_that_fails_now_and_then_loses_nothing_that_was_acknowledged() {
             storage.set_faults(faults);
             let mut failed = 0;
             for n in 0..60 {
-                let sizes: Vec<usize> = (0..1 + n % 7).map(|k| 8 + (n * 131 + k * 977) % 5000).collect();
+                let sizes: Vec<usize> = (0..=n % 7).map(|k| 8 + (n * 131 + k * 977) % 5000).collect();
                 let errors = model.append(&journal, &sizes);
                 failed += errors.len();
                 assert!(errors.iter().all(|e| matches!(e, AppendError::Unavailable { .. } | AppendError::Full)));
