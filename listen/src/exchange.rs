@@ -22,7 +22,8 @@ const FIRST_BODY_BYTES: u64 = 64 * 1024;
 
 /// A request that wants an answer.
 pub struct Exchange {
-    session: HttpSession,
+    /// Boxed: it is a kilobyte, which would be moved about with every exchange and kept room for in every idle connection.
+    session: Box<HttpSession>,
     head: Head,
     socket: Socket,
     body: Body,
@@ -70,7 +71,7 @@ impl Exchange {
         if let Some(raw) = &kept {
             prefix = in_origin_form(&Head::new(raw.clone(), parts.clone()), raw, &prefix[length..]);
         }
-        let mut session = HttpSession::new(gate);
+        let mut session = Box::new(HttpSession::new(gate));
         session.set_read_timeout(None);
         session.set_pipelined_prefix(prefix);
         // Everything it needs is in the prefix: this reads nothing.
@@ -177,7 +178,7 @@ impl Exchange {
         let limit = self.socket.site.settings.write_timeout;
         let to_head = self.session.req_header().method == Method::HEAD;
         let written = {
-            let session = &mut self.session;
+            let session = &mut *self.session;
             self.socket.timer.within(limit, write(session, answer, to_head, last)).await
         };
         match written {
@@ -213,7 +214,7 @@ impl Exchange {
 }
 
 #[expect(clippy::unnecessary_box_returns, reason = "it is in its box already, and goes back into one")]
-fn into_gate(session: HttpSession) -> Box<Gate> {
+fn into_gate(session: Box<HttpSession>) -> Box<Gate> {
     session.into_inner().into_any().downcast().expect("the session was made over a gate")
 }
 
