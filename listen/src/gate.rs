@@ -265,3 +265,74 @@ impl GetSocketDigest for Gate {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, duplex};
+
+    use super::*;
+    use crate::http::{HeadLimits, HeadParser, Progress};
+
+    const LIMITS: HeadLimits = HeadLimits { target_bytes: 100, header_bytes: 1000, header_count: 10 };
+    const TRAILER: TrailerLimits = TrailerLimits { bytes: 100, count: 10 };
+
+    /// A gate that has read `bytes` and begun the message at their front, and what it gave out with the head.
+    async fn begun(bytes: &[u8]) -> (Gate, BytesMut, tokio::io::DuplexStream) {
+        let (mut client, server) = duplex(1000);
+        client.write_all(bytes).await.unwrap();
+        let mut gate = Gate::new(Box::new(server));
+        poll_fn(|cx| gate.poll_fill(cx)).await.unwrap();
+        let mut parser = HeadParser::default();
+        let Ok(Progress::Complete { skipped, head }) = parser.advance(gate.inbox(), &LIMITS) else { panic!("no head") };
+        let given = gate.begin(skipped, head, &parser.take_parts(), TRAILER);
+        (gate, given, client)
+    }
+
+    /// What a session reads from the gate; it has to end without another byte from the client.
+    async fn read_out(gate: &mut Gate) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(5), gate.read_to_end(&mut out)).await;
+        read.expect("nothing is waited for behind the message").map(|_| out)
+    }
+
+    #[tokio::test]
+    async fn behind_a_counted_message_there_is_nothing() {
+        let (mut gate, given, _client) =
+            begun(b"\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhiGET / HTTP").await;
+        assert!(given.starts_with(b"POST / ") && given.ends_with(b"\r\n\r\nhi"));
+        assert!(gate.is_done() && gate.data_bytes() == 2);
+        assert_eq!(read_out(&mut gate).await.unwrap(), b"");
+        assert_eq!(gate.inbox(), b"GET / HTTP");
+    }
+
+    #[tokio::test]
+    async fn behind_a_chunked_message_there_is_nothing() {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let (mut gate, given, _client) = begun(format!("{head}2\r\nhi\r\n0\r\n\r\nGET / HTTP").as_bytes()).await;
+        assert_eq!(given, head.as_bytes());
+        assert!(!gate.is_done());
+        assert_eq!(read_out(&mut gate).await.unwrap(), b"2\r\nhi\r\n0\r\n\r\n");
+        assert!(gate.is_done() && gate.data_bytes() == 2);
+        assert_eq!(gate.inbox(), b"GET / HTTP");
+        assert_eq!(read_out(&mut gate).await.unwrap(), b"", "and stays nothing");
+
+        let (mut gate, _, mut client) = begun(format!("{head}0\r\n\r\n").as_bytes()).await;
+        assert_eq!(read_out(&mut gate).await.unwrap(), b"0\r\n\r\n");
+        client.write_all(b"GET / HTTP").await.unwrap();
+        assert_eq!(read_out(&mut gate).await.unwrap(), b"", "what comes later is not the message's either");
+    }
+
+    #[tokio::test]
+    async fn what_breaks_the_framing_is_given_to_nobody() {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let (mut gate, _, _client) = begun(format!("{head}2\r\nhi\r\n\r\n").as_bytes()).await;
+        for _ in 0..2 {
+            let mut out = [0; 100];
+            assert_eq!(gate.read(&mut out).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+            assert_eq!((gate.broken(), gate.is_done()), (Some(Refusal::MalformedRequest), false));
+        }
+    }
+}

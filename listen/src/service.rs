@@ -1,5 +1,6 @@
 //! A service: addresses that are listened on, and what is served there.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
@@ -23,7 +24,7 @@ use crate::gate::Gate;
 use crate::observer::Observer;
 use crate::timer::Timer;
 
-/// How long turning a connection away may take: long enough for a socket that can be written to, which a new one can.
+/// How long turning a connection away may take, in all. It holds a socket for that long and nothing else.
 const TURN_AWAY: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// One set of addresses with one set of bounds and one handler.
@@ -160,26 +161,46 @@ impl ServerApp for App {
             self.turn_away(stream, peer).await;
             return None;
         };
-        self.site.observer.opened();
+        let _counted = Counted::new(&self.site);
         serve(stream, Socket::new(Arc::clone(&self.site), peer, local), &open).await;
-        self.site.observer.closed();
         None
     }
 }
 
 impl App {
-    /// Tells a client that there is no room, without taking any: 503 at once, nothing read, nothing waited for. Told
-    /// rather than hung up on, since a provider counts a 503 with `Retry-After` as an answer and waits.
+    /// Tells a client that there is no room, without taking any: 503 at once, and nothing that it sends is looked at.
+    /// Told rather than hung up on, since a provider counts a 503 with `Retry-After` as an answer and waits.
     async fn turn_away(&self, stream: Stream, peer: SocketAddr) {
         let answer = self.site.handler.refused(peer, Refusal::Overloaded);
         let bytes: Bytes = answer.encode_closing(false, &date::get_cached_date());
         let mut gate = Gate::new(stream);
         let telling = async {
             gate.write(bytes).await?;
-            gate.finish().await
+            gate.finish().await?;
+            // Closing before its request has come would reset the connection, and the answer with it.
+            while poll_fn(|cx| gate.poll_discard(cx)).await? > 0 {}
+            io::Result::Ok(())
         };
         // A client that cannot even take this is none that we owe more.
         let _told = Timer::new(TURN_AWAY).within(TURN_AWAY, telling).await;
+    }
+}
+
+/// Tells the observer of a connection's beginning and, whatever becomes of it, of its end.
+struct Counted<'a> {
+    site: &'a Site,
+}
+
+impl<'a> Counted<'a> {
+    fn new(site: &'a Site) -> Self {
+        site.observer.opened();
+        Self { site }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.site.observer.closed();
     }
 }
 

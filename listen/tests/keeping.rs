@@ -137,6 +137,7 @@ fn connections_beyond_the_cap_are_told_so_and_take_no_room() {
         assert_eq!(client.replies(1, LIMIT)[0].status, 202);
     }
     let mut extra = Client::connect(server.address);
+    extra.send(&post("/hook", "x"));
     assert_eq!(extra.read(LIMIT, LIMIT), End::Closed);
     let reply = parse(&extra.received, false).0.remove(0);
     assert_eq!((reply.status, reply.header("connection")), (503, Some("close")));
