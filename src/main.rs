@@ -2,6 +2,7 @@
 
 mod cli;
 mod control;
+mod run;
 
 use std::process::ExitCode;
 

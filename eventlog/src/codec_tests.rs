@@ -88,6 +88,9 @@ proptest! {
         prop_assert_eq!(view.body, event.body.as_ref());
         prop_assert_eq!(view.class, event.class);
         prop_assert_eq!((view.node, view.key_id), (NodeId(7), 0));
+        let key = decode_key(&record).unwrap();
+        prop_assert_eq!((key.id, key.received_unix_ms), (view.id, view.received_unix_ms));
+        prop_assert_eq!((key.tenant, key.endpoint), (view.tenant, view.endpoint));
     }
 
     #[test]
@@ -99,6 +102,7 @@ proptest! {
     #[test]
     fn any_bytes_are_an_event_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         decode_event(&bytes).ok();
+        decode_key(&bytes).ok();
     }
 
     /// Bytes near real ones reach every branch that plain noise does not.
@@ -107,7 +111,9 @@ proptest! {
         let mut record = record(&event);
         let at = at.index(record.len());
         record[at] = to;
-        decode_event(&record).ok();
+        if decode_event(&record).is_ok() {
+            prop_assert!(decode_key(&record).is_ok());
+        }
         let cut = cut.index(record.len());
         prop_assert!(decode_event(&record[..cut]).is_err());
     }

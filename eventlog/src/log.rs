@@ -57,6 +57,12 @@ pub trait EventReader: Send + fmt::Debug {
     /// later.
     fn next(&mut self) -> Result<Option<StoredEvent>, ReadError>;
 
+    /// Goes on behind the damage that the last error named, and says whether there was some to pass. What is passed is
+    /// lost to this reader: only an operator who has read the error may decide that.
+    fn skip_damage(&mut self) -> bool {
+        false
+    }
+
     /// The place behind what `next` has returned or passed over: what a consumer commits, and what
     /// [`Start::At`] takes.
     fn cursor(&self) -> Cursor;
@@ -140,6 +146,7 @@ enum State {
     /// Known at once: mostly a refusal.
     Ready(Option<Result<Appended, AppendError>>),
     Waiting(oneshot::Receiver<Result<Appended, AppendError>>),
+    Journal(crate::embedded::Pending),
 }
 
 impl Append {
@@ -152,6 +159,23 @@ impl Append {
     pub fn waiting(receiver: oneshot::Receiver<Result<Appended, AppendError>>) -> Self {
         Self(State::Waiting(receiver))
     }
+
+    pub(crate) fn journal(pending: crate::embedded::Pending) -> Self {
+        Self(State::Journal(pending))
+    }
+
+    /// Waits on a thread that runs no async code.
+    pub fn wait(self) -> Result<Appended, AppendError> {
+        match self.0 {
+            State::Ready(outcome) => outcome.unwrap_or(Err(AppendError::Closed)),
+            State::Waiting(receiver) => receiver.blocking_recv().unwrap_or_else(|_| Err(writer_stopped())),
+            State::Journal(pending) => pending.wait(),
+        }
+    }
+}
+
+fn writer_stopped() -> AppendError {
+    AppendError::Unavailable { reason: "the writer stopped".to_owned() }
 }
 
 impl Future for Append {
@@ -160,9 +184,10 @@ impl Future for Append {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             State::Ready(outcome) => Poll::Ready(outcome.take().unwrap_or(Err(AppendError::Closed))),
-            State::Waiting(receiver) => Pin::new(receiver).poll(context).map(|answer| {
-                answer.unwrap_or_else(|_| Err(AppendError::Unavailable { reason: "the writer stopped".to_owned() }))
-            }),
+            State::Waiting(receiver) => {
+                Pin::new(receiver).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(writer_stopped())))
+            }
+            State::Journal(pending) => pending.poll(context),
         }
     }
 }

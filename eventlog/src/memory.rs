@@ -267,16 +267,14 @@ impl EventLog for MemoryLog {
                 generation: lane.lane.generation,
                 shard: lane.lane.shard,
                 active: true,
+                configured: true,
                 retention_ms: u64::try_from(lane.age.as_millis()).unwrap_or(u64::MAX),
                 records: lane.records.len() as u64,
                 event_bytes: bytes,
                 segments: u64::from(!lane.records.is_empty()),
-                disk_bytes: 0,
                 sync: "memory".to_owned(),
                 oldest_unix_ms: lane.records.front().map(|record| record.appended_unix_ms),
-                queued: 0,
-                unavailable: None,
-                damage: Vec::new(),
+                ..LaneStat::default()
             }
         });
         Stat { engine: "memory", lanes: lanes.collect(), days_left: None }
@@ -366,5 +364,34 @@ impl ConsumerGroups for MemoryStore {
     fn remove(&self, group: &str) -> Result<bool, GroupError> {
         check_name(group)?;
         Ok(self.lock().groups.remove(group).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{DEFAULT_AGE, NODE, SHORT_AGE, Subject, event};
+    use domain::ManualClock;
+
+    impl Subject for MemoryStore {
+        fn open(&mut self, clock: Arc<ManualClock>) -> Arc<dyn EventLog> {
+            Arc::new(MemoryLog::open(self, NODE, clock, &[("default", DEFAULT_AGE), ("short", SHORT_AGE)]))
+        }
+    }
+
+    crate::event_log_conformance!(MemoryStore::default());
+
+    #[test]
+    fn a_test_can_refuse_and_hold_acknowledgements() {
+        let log = MemoryLog::new(NODE, ManualClock::at_unix_ms(1));
+        log.refuse_with(Some(AppendError::Full));
+        assert_eq!(log.append(event("acme", "wh_1", 1, 1)).wait(), Err(AppendError::Full));
+        log.refuse_with(None);
+        log.hold_acks();
+        let mut held = std::pin::pin!(log.append(event("acme", "wh_1", 1, 2)));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(held.as_mut().poll(&mut context).is_pending());
+        log.release_acks();
+        assert!(held.as_mut().poll(&mut context).is_ready());
     }
 }

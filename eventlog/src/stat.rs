@@ -7,18 +7,21 @@ use serde::Serialize;
 pub struct Stat {
     pub engine: &'static str,
     pub lanes: Vec<LaneStat>,
-    /// How long the disk lasts at the rate of the time since the log was opened; `None` while that says nothing.
+    /// How long the disk's free space above the reserve lasts at the pace of the last hour; `None` while nothing is
+    /// appended.
     pub days_left: Option<f64>,
 }
 
 /// One journal.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct LaneStat {
     pub class: String,
     pub generation: u32,
     pub shard: u16,
     /// New events go here; lanes of an older shard count are only read and trimmed.
     pub active: bool,
+    /// Is the class in the settings? One that is not (any more) is read and not trimmed, and its retention here is 0.
+    pub configured: bool,
     pub retention_ms: u64,
     pub records: u64,
     /// Of records, as the tenants' limits count them.
@@ -30,6 +33,15 @@ pub struct LaneStat {
     pub sync: String,
     pub oldest_unix_ms: Option<u64>,
     pub queued: u64,
+    /// Durable writes since the log was opened.
+    pub batches: u64,
+    /// Errors of the disk since the log was opened.
+    pub failures: u64,
+    pub append_bytes_per_second: f64,
+    /// Of the file system that the lane is on.
+    pub disk_free_bytes: u64,
+    /// The disk's reserve is reached, and appends fail.
+    pub full: bool,
     /// Why nothing can be committed, if that is so.
     pub unavailable: Option<String>,
     /// Places that cannot be read, by segment and offset.
@@ -49,5 +61,27 @@ impl Trimmed {
         self.segments += other.segments;
         self.records += other.records;
         self.bytes += other.bytes;
+    }
+}
+
+impl Stat {
+    /// How many days `free_bytes` last at a pace.
+    pub(crate) fn days_left(free_bytes: u64, bytes_per_second: f64) -> Option<f64> {
+        const SECONDS_A_DAY: f64 = 86_400.0;
+        #[expect(clippy::cast_precision_loss, reason = "an estimate; 53 bits are more than it is worth")]
+        let seconds = free_bytes as f64 / bytes_per_second;
+        (bytes_per_second > 0.0).then_some(seconds / SECONDS_A_DAY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_left_follow_the_pace() {
+        assert_eq!(Stat::days_left(1, 0.0), None);
+        let days = Stat::days_left(864_000, 1.0).unwrap();
+        assert!((days - 10.0).abs() < 1e-9, "{days}");
     }
 }

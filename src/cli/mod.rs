@@ -15,6 +15,7 @@ mod log;
 mod out;
 mod reference;
 mod reload;
+mod run;
 mod scheme;
 mod schemes;
 mod secret;
@@ -108,6 +109,7 @@ fn printable(c: char) -> String {
 
 fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
     match command {
+        Command::Run(args) => run::run(&args, shell),
         Command::Check(args) => check::run(&args, shell),
         Command::Send(args) => send::run(&args, shell),
         Command::Sign(args) => sign::run(&args, shell),

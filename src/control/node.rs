@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use eventlog::EventLog;
+use eventlog::{EventLog, HoldingStore};
 use tokio::sync::mpsc;
 
 use super::wire::{Judged, Reloaded, Reverify};
@@ -13,6 +13,9 @@ use super::wire::{Judged, Reloaded, Reverify};
 #[async_trait]
 pub(crate) trait Node: Send + Sync + fmt::Debug + 'static {
     fn log(&self) -> &Arc<dyn EventLog>;
+
+    /// Absent where the holding stream is switched off.
+    fn holding(&self) -> Option<&Arc<HoldingStore>>;
 
     /// Judges held deliveries again and reports on each as soon as it is known. Returns when all are done, or
     /// when nobody takes reports any more; an error says why the rest could not be judged.

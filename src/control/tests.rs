@@ -33,6 +33,10 @@ impl Node for TestNode {
         &self.log
     }
 
+    fn holding(&self) -> Option<&Arc<eventlog::HoldingStore>> {
+        None
+    }
+
     async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {
         for id in ask.ids {
             let judged = Judged {

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use tokio::sync::watch;
@@ -35,9 +35,9 @@ pub struct Journal {
     shared: Arc<Shared>,
     helper: Arc<Helper>,
     payload_bytes_max: u64,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// Given back when the threads have ended: whoever sees it free knows that nothing more comes.
-    _lock: Box<dyn Lock>,
+    lock: Mutex<Option<Box<dyn Lock>>>,
 }
 
 /// Shuts the queue when the writer's thread ends, in whichever way: nobody waits for a writer that is not there.
@@ -87,6 +87,7 @@ impl Journal {
             reserve_bytes: options.reserve_bytes,
             recycle_max: options.recycle_max,
             mode,
+            read_only: false,
         };
         let queue = Queue::new(Load { records: options.queue_records, bytes: options.queue_bytes });
         let (clock, observer) = (Arc::clone(&options.clock), options.observer.clone());
@@ -95,28 +96,28 @@ impl Journal {
         let helper = Arc::new(Helper::new(Arc::clone(&shared)));
         let writer =
             Writer::new(Arc::clone(&shared), Arc::clone(&helper), options.heal, options.batch_bytes_max, first);
-        let mut journal = Self {
+        let journal = Self {
             payload_bytes_max: payload_bytes_max(options.segment_bytes),
             shared,
             helper,
-            threads: Vec::new(),
-            _lock: lock,
+            threads: Mutex::default(),
+            lock: Mutex::new(Some(lock)),
         };
         journal.start(writer).map_err(OpenError::io("starting the log's threads"))?;
         Ok((journal, recovery))
     }
 
-    fn start(&mut self, writer: Writer) -> io::Result<()> {
+    fn start(&self, writer: Writer) -> io::Result<()> {
         let helper = Arc::clone(&self.helper);
         let last = Last(Arc::clone(&self.shared), Arc::clone(&self.helper));
         let name = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        self.threads.push(name("log-helper").spawn(move || helper.run())?);
+        locked(&self.threads).push(name("log-helper").spawn(move || helper.run())?);
         let writing = name("log-writer").spawn(move || {
             let _last = last;
             writer.run();
         });
         match writing {
-            Ok(thread) => self.threads.push(thread),
+            Ok(thread) => locked(&self.threads).push(thread),
             Err(error) => {
                 self.helper.stop();
                 return Err(error);
@@ -293,18 +294,16 @@ impl Journal {
         }
     }
 
-    /// Takes nothing more, makes durable what waits, seals, and gives the epoch up. Cursors may be used on.
-    pub fn close(mut self) {
-        self.shut();
-    }
-
-    fn shut(&mut self) {
+    /// Takes nothing more, makes durable what waits, and seals, and gives the epoch up. Reading goes on.
+    pub fn close(&self) {
         self.shared.queue.close();
-        for thread in self.threads.drain(..) {
+        let threads = std::mem::take(&mut *locked(&self.threads));
+        for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a thread of the log died");
             }
         }
+        drop(locked(&self.lock).take());
     }
 
     /// Reads everything that a directory has and checks all of it: checksums, chain, footers, sequences. Changes
@@ -321,7 +320,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.shut();
+        self.close();
     }
 }
 

@@ -48,6 +48,7 @@ mod stat;
 pub mod storage;
 mod trim;
 mod verify;
+mod view;
 mod window;
 mod writer;
 
@@ -61,10 +62,12 @@ pub use observer::{RecordView, SegmentObserver, SideFile};
 pub use options::{Backoff, InvalidOptions, Options, SyncMode, WhenFull};
 pub use position::{ParsePositionError, Position, SegmentId};
 pub use recover::{OpenError, Recovery};
+pub use side::{SideReader, open_side};
 pub use stat::Stat;
 pub use storage::{RealStorage, Storage};
 pub use trim::Trimmed;
 pub use verify::{Report, SegmentReport};
+pub use view::View;
 
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,9 @@ pub(crate) fn settle_all(shared: &Shared) -> io::Result<()> {
 
 /// True if the epoch has ended; its segments are known to their end from now on.
 pub(crate) fn settle(shared: &Shared, epoch: u64) -> io::Result<bool> {
+    if shared.settings.read_only {
+        return Ok(false);
+    }
     let storage = &*shared.storage;
     let directory = &shared.settings.directory;
     let _one_at_a_time = locked(&shared.maintenance);

@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) reserve_bytes: u64,
     pub(crate) recycle_max: usize,
     pub(crate) mode: WriteMode,
+    /// A view: nothing is repaired or settled.
+    pub(crate) read_only: bool,
 }
 
 #[derive(Debug, Default)]

@@ -1,8 +1,15 @@
 //! Side files: bytes of the layer above, kept beside a segment and bound to what is in it.
 
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
 use crc32c::crc32c_append;
 
+use super::catalog::SegmentInfo;
 use super::format::Identity;
+use super::names::side_path;
+use super::storage::{Storage, StorageFile, WriteMode};
 
 const MAGIC: [u8; 8] = *b"TGsidef\x01";
 /// Magic, log id, epoch, segment, root, length, CRC.
@@ -38,6 +45,58 @@ pub(crate) fn unwrap(identity: &Identity, root: &[u8; 32], mut file: Vec<u8>) ->
     }
     file.drain(..HEADER_BYTES);
     Some(file)
+}
+
+/// The bytes of a side file, a few at a time. That they are of exactly these batches was checked; their checksum was
+/// not, since that would read them all: whoever uses this has checksums of its own within.
+#[derive(Debug)]
+pub struct SideReader {
+    file: Arc<dyn StorageFile>,
+    bytes: u64,
+}
+
+impl SideReader {
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Fills the buffer, or fails.
+    pub fn read_exact_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < into.len() {
+            let read = self.file.read_at(HEADER_BYTES as u64 + offset + done as u64, &mut into[done..])?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            done += read;
+        }
+        Ok(())
+    }
+}
+
+/// Opens the segment's side file; `None` if there is none that was made from exactly these batches.
+pub fn open_side(storage: &dyn Storage, directory: &Path, segment: &SegmentInfo) -> io::Result<Option<SideReader>> {
+    let file = match storage.open_read(&side_path(directory, segment.id), WriteMode::Buffered) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some(bytes) = file.len()?.checked_sub(HEADER_BYTES as u64) else { return Ok(None) };
+    let mut header = [0; HEADER_BYTES];
+    if file.read_at(0, &mut header)? < HEADER_BYTES {
+        return Ok(None);
+    }
+    // The root is a hash over everything that the segment holds under its own identity: it stands for both.
+    let expected = [&MAGIC[..], &header[8..24], &segment.id.epoch.to_le_bytes()].concat();
+    let of_these = header[..32] == expected
+        && header[32..40] == u64::from(segment.id.sequence).to_le_bytes()
+        && header[40..72] == segment.root
+        && header[72..80] == bytes.to_le_bytes();
+    Ok(of_these.then_some(SideReader { file, bytes }))
 }
 
 #[cfg(test)]

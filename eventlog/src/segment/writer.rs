@@ -189,11 +189,12 @@ impl Writer {
         let bytes = &whole[..header.bytes as usize];
         self.current.committed(header, &self.batch);
         let durable = Position::at(self.current.made.id, self.current.offset, 0);
-        self.shared.publish(durable);
+        // The observer first: whoever sees the new end may ask an index what lies before it.
         if let Some(observer) = &self.shared.observer {
             let records = Records::new(&self.current.identity, offset, header, bytes);
             observer.committed(self.current.made.id, &mut records.map_while(Result::ok).map(|located| located.view));
         }
+        self.shared.publish(durable);
         self.batch.undo.clear();
         for (waiter, appended) in self.batch.waiters.drain(..) {
             answer(waiter, Ok(appended));
@@ -282,7 +283,11 @@ impl Writer {
         self.refuse(taken, &unavailable);
         self.refuse(waiting, &unavailable);
 
-        self.close_current();
+        let info = self.close_current();
+        if let Some(observer) = &self.shared.observer {
+            // Nothing is written beside a segment that the disk has failed on; the next open makes it up.
+            drop(observer.sealed(&info));
+        }
         // A segment that was prepared before the failure proves nothing: its number is taken by a fresh file.
         self.helper.settle();
         let mut pause = self.heal.first;

@@ -36,6 +36,14 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Start the roles that the file enables
+    #[command(
+        after_help = "Runs in the foreground and logs to standard error. SIGHUP, or saving a file, reloads the\n\
+                            configuration; SIGTERM and SIGINT drain and stop; a second one stops at once.\n\n\
+                            Exit codes: 0 stopped after a drain, 1 the configuration is faulty, 3 could not start, or requests were cut off.\n\n\
+                            Example:\n  tidegate run --config /etc/tidegate/tidegate.toml"
+    )]
+    Run(Run),
     /// Report every fault of the configuration at once
     #[command(
         after_help = "Reads the appliance's file and every tenant's, runs the known answers of each scheme in use and\n\
@@ -103,6 +111,12 @@ pub(crate) struct Form {
     /// Print JSON for machines
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,387 @@
+//! What is known of one lane's segments: the observer that a journal tells what it commits, and the place where
+//! readers ask which records of a segment they want.
+//!
+//! A segment of this process is in `growing` while it is appended to and in `known` once it is sealed; segments
+//! of earlier processes come to `known` at open. A sealed segment's index stays in memory until its side file
+//! can be read, which is at the next seal: one or two per lane, never more than `IN_MEMORY_MAX`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+use domain::EventId;
+
+use super::place::spot_of;
+use super::stored::StoredBytes;
+use crate::codec::decode_key;
+use crate::index::{ActiveIndex, Row, SideFault, SideIndex, Source, Summary, Wanted, encode};
+use crate::segment::{
+    self, RecordView, SegmentId, SegmentInfo, SegmentObserver, SegmentState, SideFile, SideReader, Storage,
+};
+use crate::stat::Trimmed;
+
+/// Kind of an event's record in a journal.
+pub(crate) const KIND_EVENT: u8 = 1;
+
+/// Most indexes of sealed segments that stay in memory when side files cannot be written. Behind that they are
+/// dropped, and a segment is read when somebody asks for it.
+const IN_MEMORY_MAX: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct LaneIndex {
+    me: Weak<Self>,
+    storage: Arc<dyn Storage>,
+    directory: PathBuf,
+    stored: Arc<StoredBytes>,
+    growing: Mutex<BTreeMap<SegmentId, Growing>>,
+    known: RwLock<BTreeMap<SegmentId, Known>>,
+    unsettled: AtomicBool,
+    /// Records and bytes of events that were trimmed since the lane was opened.
+    trimmed: Mutex<Trimmed>,
+}
+
+/// The index of a segment that is appended to.
+#[derive(Debug, Clone)]
+pub(crate) struct Growing {
+    pub(crate) index: ActiveIndex,
+    /// Every record of the segment is in the index. Else readers go through the segment itself, so that what is
+    /// wrong with it comes out.
+    pub(crate) whole: bool,
+}
+
+/// A segment that takes no more records.
+#[derive(Debug, Clone)]
+struct Known {
+    info: SegmentInfo,
+    whole: bool,
+    summary: Arc<Summary>,
+    form: Form,
+}
+
+#[derive(Debug, Clone)]
+enum Form {
+    Memory(Arc<ActiveIndex>),
+    Side(SideIndex),
+    /// The index was dropped and is built again when somebody asks.
+    Absent,
+}
+
+/// What an index says about a segment.
+#[derive(Debug)]
+pub(crate) enum Answer<T> {
+    Found(T),
+    /// The index does not cover the segment's records: read them.
+    NotIndexed,
+    /// The index has to be built again first.
+    Broken(SideFault),
+}
+
+impl Growing {
+    pub(crate) fn new() -> Self {
+        Self { index: ActiveIndex::default(), whole: true }
+    }
+
+    /// Adds a record; says whose it is, if it is an event.
+    pub(crate) fn add<'a>(&mut self, record: &RecordView<'a>) -> Option<&'a str> {
+        let key = if record.kind == KIND_EVENT { decode_key(record.payload).ok() } else { None };
+        let Some(key) = key else {
+            self.whole = false;
+            return None;
+        };
+        let tenant = self.index.tenant(key.tenant);
+        let row = Row {
+            id: key.id,
+            endpoint: record.stream,
+            received_unix_ms: key.received_unix_ms,
+            spot: spot_of(record.position),
+            tenant,
+        };
+        self.index.push(row, record.payload.len() as u64);
+        Some(key.tenant)
+    }
+}
+
+impl LaneIndex {
+    pub(crate) fn new(storage: Arc<dyn Storage>, directory: PathBuf, stored: Arc<StoredBytes>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            storage,
+            directory,
+            stored,
+            growing: Mutex::default(),
+            known: RwLock::default(),
+            unsettled: AtomicBool::new(false),
+            trimmed: Mutex::default(),
+        })
+    }
+
+    fn growing(&self) -> MutexGuard<'_, BTreeMap<SegmentId, Growing>> {
+        self.growing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, BTreeMap<SegmentId, Known>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<SegmentId, Known>> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is the segment known to its end?
+    pub(crate) fn is_finished(&self, segment: SegmentId) -> bool {
+        self.known().get(&segment).is_some_and(|entry| entry.info.state != SegmentState::Foreign)
+    }
+
+    /// Is the segment known to its end, and are there records that its index does not have?
+    pub(crate) fn is_lossy(&self, segment: SegmentId) -> bool {
+        self.known().get(&segment).is_some_and(|entry| entry.info.state != SegmentState::Foreign && !entry.whole)
+    }
+
+    /// Has another process ended since this was asked last?
+    pub(crate) fn take_unsettled(&self) -> bool {
+        self.unsettled.swap(false, Ordering::AcqRel)
+    }
+
+    /// A segment that another process appends to: readers go through it, and wait at its end.
+    pub(crate) fn take_up_unfinished(&self, info: &SegmentInfo) {
+        let entry = Known { info: *info, whole: false, summary: Arc::default(), form: Form::Absent };
+        self.known_mut().entry(info.id).or_insert(entry);
+    }
+
+    /// Takes up a segment of an earlier process by its side file; false if that cannot be used.
+    pub(crate) fn take_up(&self, info: &SegmentInfo) -> bool {
+        match self.open_side(info) {
+            Ok(side) => {
+                self.learn(info, true, Arc::new(side.summary().clone()), Form::Side(side));
+                true
+            }
+            Err(fault) => {
+                tracing::warn!(segment = %info.id, directory = %self.directory.display(), %fault,
+                    "the index of a segment is built again");
+                false
+            }
+        }
+    }
+
+    /// Takes up a segment whose records were read.
+    pub(crate) fn take_up_rebuilt(&self, info: &SegmentInfo, rebuilt: Growing) {
+        let summary = Arc::new(rebuilt.index.summary().clone());
+        self.learn(info, rebuilt.whole, summary, Form::Memory(Arc::new(rebuilt.index)));
+    }
+
+    fn learn(&self, info: &SegmentInfo, whole: bool, summary: Arc<Summary>, form: Form) {
+        self.stored.add_segment(&summary);
+        let mut known = self.known_mut();
+        let before = known.insert(info.id, Known { info: *info, whole, summary, form });
+        if let Some(before) = before {
+            self.stored.remove_segment(&before.summary);
+        }
+    }
+
+    fn open_side(&self, info: &SegmentInfo) -> Result<SideIndex, SideFault> {
+        let reader = segment::open_side(&*self.storage, &self.directory, info)?
+            .ok_or(SideFault::Damaged("there is none, or it is of other batches"))?;
+        SideIndex::open(&reader, (info.id.epoch, info.id.sequence))
+    }
+
+    /// Bytes of a side file for a segment that has a whole index in memory.
+    pub(crate) fn side_bytes(&self, segment: SegmentId) -> Option<Vec<u8>> {
+        let index = {
+            let known = self.known();
+            let entry = known.get(&segment).filter(|entry| entry.whole)?;
+            let Form::Memory(index) = &entry.form else { return None };
+            Arc::clone(index)
+        };
+        Some(encode((segment.epoch, segment.sequence), &index))
+    }
+
+    /// Lets go of indexes in memory whose side files can be read, and of the oldest ones beyond the bound.
+    pub(crate) fn settle_in_memory(&self) {
+        let held: Vec<SegmentInfo> = {
+            let known = self.known();
+            known.values().filter(|entry| matches!(entry.form, Form::Memory(_))).map(|entry| entry.info).collect()
+        };
+        let too_many = held.len().saturating_sub(IN_MEMORY_MAX);
+        for (nth, info) in held.iter().enumerate() {
+            let form = match self.open_side(info) {
+                Ok(side) => Form::Side(side),
+                Err(_) if nth < too_many => Form::Absent,
+                Err(_) => continue,
+            };
+            if let Some(entry) = self.known_mut().get_mut(&info.id) {
+                entry.form = form;
+            }
+        }
+    }
+
+    /// The first segment at or behind this one.
+    pub(crate) fn at_or_behind(&self, segment: SegmentId) -> Option<SegmentId> {
+        // In this order: a segment goes from growing to known, so it is seen in one of them.
+        let growing = self.growing().range(segment..).next().map(|(id, _)| *id);
+        let known = self.known().range(segment..).next().map(|(id, _)| *id);
+        [growing, known].into_iter().flatten().min()
+    }
+
+    pub(crate) fn behind(&self, segment: SegmentId) -> Option<SegmentId> {
+        let range = (Bound::Excluded(segment), Bound::Unbounded);
+        let growing = self.growing().range(range).next().map(|(id, _)| *id);
+        let known = self.known().range(range).next().map(|(id, _)| *id);
+        [growing, known].into_iter().flatten().min()
+    }
+
+    /// Where the records of a segment that takes no more end.
+    pub(crate) fn info(&self, segment: SegmentId) -> Option<SegmentInfo> {
+        self.known().get(&segment).map(|entry| entry.info)
+    }
+
+    /// Places of what is wanted in one segment, in order.
+    pub(crate) fn select(&self, segment: SegmentId, wanted: &Wanted<'_>) -> Answer<Vec<u32>> {
+        let growing = self.growing().get(&segment).map(|growing| {
+            let tenant = wanted.tenant.map(|name| growing.index.known_tenant(name).unwrap_or(u32::MAX));
+            (growing.whole, wanted.meets(growing.index.summary()).then(|| growing.index.snapshot()), tenant)
+        });
+        match growing {
+            Some((false, ..)) => return Answer::NotIndexed,
+            Some((true, rows, tenant)) => {
+                return Answer::Found(rows.map(|rows| rows.select(wanted, tenant)).unwrap_or_default());
+            }
+            None => {}
+        }
+        let Some(entry) = self.known().get(&segment).cloned() else { return Answer::NotIndexed };
+        if !entry.whole {
+            return Answer::NotIndexed;
+        }
+        if !wanted.meets(&entry.summary) {
+            return Answer::Found(Vec::new());
+        }
+        match &entry.form {
+            Form::Memory(index) => {
+                let tenant = wanted.tenant.map(|name| index.known_tenant(name).unwrap_or(u32::MAX));
+                Answer::Found(index.snapshot().select(wanted, tenant))
+            }
+            Form::Side(side) => self.ask_side(&entry.info, |reader| side.select(reader, wanted)),
+            Form::Absent => Answer::Broken(SideFault::Damaged("it was not kept")),
+        }
+    }
+
+    /// Segments that can hold an id of this time, newest first; `false` if only reading them can tell.
+    pub(crate) fn candidates(&self, received_unix_ms: u64) -> Vec<SegmentId> {
+        let growing: Vec<SegmentId> = {
+            let growing = self.growing();
+            let may = growing.iter().filter(|(_, g)| !g.whole || g.index.summary().holds_time(received_unix_ms));
+            may.map(|(id, _)| *id).collect()
+        };
+        let known = self.known();
+        let may = known.iter().filter(|(_, entry)| !entry.whole || entry.summary.holds_time(received_unix_ms));
+        let mut found: Vec<SegmentId> = may.map(|(id, _)| *id).chain(growing).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Where in one segment an id is.
+    pub(crate) fn find(&self, segment: SegmentId, id: EventId) -> Answer<Option<u32>> {
+        let growing = self.growing().get(&segment).map(|growing| (growing.whole, growing.index.snapshot()));
+        match growing {
+            Some((false, _)) => return Answer::NotIndexed,
+            Some((true, rows)) => return Answer::Found(rows.find(id)),
+            None => {}
+        }
+        let Some(entry) = self.known().get(&segment).cloned() else { return Answer::Found(None) };
+        if !entry.whole {
+            return Answer::NotIndexed;
+        }
+        match &entry.form {
+            Form::Memory(index) => Answer::Found(index.snapshot().find(id)),
+            Form::Side(side) => self.ask_side(&entry.info, |reader| side.find(reader, id)),
+            Form::Absent => Answer::Broken(SideFault::Damaged("it was not kept")),
+        }
+    }
+
+    fn ask_side<T>(&self, info: &SegmentInfo, ask: impl FnOnce(&SideReader) -> Result<T, SideFault>) -> Answer<T> {
+        match segment::open_side(&*self.storage, &self.directory, info) {
+            Ok(Some(reader)) => match ask(&reader) {
+                Ok(answer) => Answer::Found(answer),
+                Err(fault) => Answer::Broken(fault),
+            },
+            Ok(None) => Answer::Broken(SideFault::Damaged("it is gone")),
+            Err(fault) => Answer::Broken(fault.into()),
+        }
+    }
+
+    /// What was trimmed since this was asked last, for whichever reason.
+    pub(crate) fn take_trimmed(&self) -> Trimmed {
+        std::mem::take(&mut *self.trimmed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Records and bytes of events, of all segments.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        let mut totals = (0, 0);
+        let mut add = |summary: &Summary| {
+            totals.0 += u64::from(summary.records);
+            totals.1 += summary.bytes;
+        };
+        self.growing().values().for_each(|growing| add(growing.index.summary()));
+        self.known().values().for_each(|entry| add(&entry.summary));
+        totals
+    }
+}
+
+impl Source for SideReader {
+    fn read_exact_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        Self::read_exact_at(self, offset, into)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(Self::len(self))
+    }
+}
+
+impl SegmentObserver for LaneIndex {
+    fn committed(&self, segment: SegmentId, records: &mut dyn Iterator<Item = RecordView<'_>>) {
+        let mut growing = self.growing();
+        let index = growing.entry(segment).or_insert_with(Growing::new);
+        let mut stored = self.stored.batch();
+        for record in records {
+            if let Some(tenant) = index.add(&record) {
+                stored.add(tenant, record.payload.len() as u64);
+            }
+        }
+    }
+
+    fn sealed(&self, info: &SegmentInfo) -> Option<SideFile> {
+        let sealed = self.growing().get(&info.id).cloned().unwrap_or_else(Growing::new);
+        let summary = Arc::new(sealed.index.summary().clone());
+        let index = Arc::new(sealed.index);
+        let form = Form::Memory(Arc::clone(&index));
+        // Known first, and only then no longer growing: a reader in between finds it.
+        self.known_mut().insert(info.id, Known { info: *info, whole: sealed.whole, summary, form });
+        self.growing().remove(&info.id);
+        if !sealed.whole {
+            return None;
+        }
+        let (me, id) = (Weak::clone(&self.me), info.id);
+        Some(Box::new(move || {
+            if let Some(me) = me.upgrade() {
+                me.settle_in_memory();
+            }
+            encode((id.epoch, id.sequence), &index)
+        }))
+    }
+
+    fn settled(&self, epoch: u64) {
+        tracing::debug!(epoch, "another process's segments can be read to their end");
+        self.unsettled.store(true, Ordering::Release);
+    }
+
+    fn trimmed(&self, segment: SegmentId) {
+        if let Some(entry) = self.known_mut().remove(&segment) {
+            self.stored.remove_segment(&entry.summary);
+            let (records, bytes) = (u64::from(entry.summary.records), entry.summary.bytes);
+            self.trimmed.lock().unwrap_or_else(PoisonError::into_inner).add(Trimmed { segments: 1, records, bytes });
+        }
+    }
+}

@@ -1,0 +1,622 @@
+//! The embedded engine through the conformance suite, and what only it can do wrong.
+
+use std::path::{Path, PathBuf};
+
+use domain::ManualClock;
+
+use super::*;
+use crate::conformance::{DEFAULT_AGE, EPOCH_UNIX_MS, NODE, SHORT_AGE, Subject, event};
+use crate::index::{ActiveIndex, Row, encode};
+use crate::segment::SegmentState;
+
+/// A log in a directory of its own, with segments so small that a scenario fills several.
+struct OnDisk {
+    directory: tempfile::TempDir,
+    shards: u16,
+    sync: segment::SyncMode,
+}
+
+impl OnDisk {
+    fn new(shards: u16) -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), shards, sync: segment::SyncMode::Auto }
+    }
+
+    fn settings(&self) -> Settings {
+        settings(self.directory.path(), self.shards, self.sync)
+    }
+
+    fn open(&self, clock: &Arc<ManualClock>) -> EmbeddedLog {
+        let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
+        EmbeddedLog::open(&self.settings(), clock).unwrap().0
+    }
+
+    fn read_only(&self) -> EmbeddedLog {
+        let clock = ManualClock::at_unix_ms(EPOCH_UNIX_MS);
+        EmbeddedLog::open_read_only(self.directory.path(), NODE, clock).unwrap()
+    }
+
+    /// Files of all lanes that end like this.
+    fn files(&self, suffix: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut directories = vec![self.directory.path().join("events")];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    directories.push(path);
+                } else if path.to_str().unwrap().ends_with(suffix) {
+                    found.push(path);
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+pub(crate) fn settings(directory: &Path, shards: u16, sync: segment::SyncMode) -> Settings {
+    Settings {
+        node: NODE,
+        directory: directory.to_owned(),
+        shards,
+        retention: vec![("default".to_owned(), DEFAULT_AGE), ("short".to_owned(), SHORT_AGE)],
+        segment_bytes: 64 << 10,
+        sync,
+        when_full: segment::WhenFull::Refuse,
+        reserve_bytes: 0,
+        queue_records: 16_384,
+        queue_bytes: 64 << 20,
+        batch_bytes_max: 32 << 10,
+        storage: Arc::new(RealStorage),
+    }
+}
+
+impl Subject for OnDisk {
+    fn open(&mut self, clock: Arc<ManualClock>) -> Arc<dyn EventLog> {
+        Arc::new(Self::open(self, &clock))
+    }
+}
+
+mod one_shard {
+    use super::OnDisk;
+    crate::event_log_conformance!(OnDisk::new(1));
+}
+
+mod three_shards {
+    use super::OnDisk;
+    crate::event_log_conformance!(OnDisk::new(3));
+}
+
+mod fdatasync {
+    use super::{OnDisk, segment};
+    crate::event_log_conformance!(OnDisk { sync: segment::SyncMode::Fdatasync, ..OnDisk::new(2) });
+}
+
+fn clock() -> Arc<ManualClock> {
+    ManualClock::at_unix_ms(EPOCH_UNIX_MS)
+}
+
+fn tenant(name: &str) -> TenantId {
+    TenantId::parse(name).unwrap()
+}
+
+fn of_endpoint(name: &str) -> Filter {
+    Filter::endpoint(domain::EndpointId::parse(name).unwrap())
+}
+
+fn append_all(log: &EmbeddedLog, events: &[NewEvent]) {
+    // Fewer at a time than the queue takes.
+    for events in events.chunks(5_000) {
+        let appends: Vec<_> = events.iter().map(|event| log.append(event.clone())).collect();
+        for append in appends {
+            append.wait().unwrap();
+        }
+    }
+}
+
+fn many(from: u32, to: u32) -> Vec<NewEvent> {
+    (from..to)
+        .map(|n| {
+            let tenant = if n % 2 == 0 { "acme" } else { "globex" };
+            event(tenant, &format!("wh_{}", n % 8), EPOCH_UNIX_MS + u64::from(n), n)
+        })
+        .collect()
+}
+
+fn ids(log: &dyn EventLog, scope: Scope, filter: Filter) -> Vec<EventId> {
+    let mut reader = log.reader(scope, Start::Earliest, filter).unwrap();
+    let mut ids = Vec::new();
+    while let Some(event) = reader.next().unwrap() {
+        ids.push(event.id);
+    }
+    ids
+}
+
+/// Everything that a tenant, an endpoint and an id lead to is what reading on leads to.
+fn assert_indexes_agree(log: &EmbeddedLog, events: &[NewEvent]) {
+    let mut all = ids(log, Scope::Operator, Filter::default());
+    all.sort_unstable();
+    let mut expected: Vec<_> = events.iter().map(|event| event.id).collect();
+    expected.sort_unstable();
+    assert_eq!(all, expected);
+    for which in 0..8 {
+        let name = format!("wh_{which}");
+        let expected: Vec<_> = events.iter().filter(|e| e.endpoint.as_str() == name).map(|e| e.id).collect();
+        assert_eq!(ids(log, Scope::Operator, of_endpoint(&name)), expected);
+    }
+    for name in ["acme", "globex"] {
+        let theirs = events.iter().filter(|e| e.tenant.as_str() == name);
+        assert_eq!(ids(log, Scope::Tenant(tenant(name)), Filter::default()).len(), theirs.clone().count());
+        let bytes: u64 = theirs.map(|e| (codec::encode_head(e, NODE).unwrap().len() + e.body.len()) as u64).sum();
+        assert_eq!(log.stored_bytes(&tenant(name)), bytes);
+    }
+    for event in events.iter().step_by(17) {
+        assert_eq!(log.by_id(&Scope::Operator, event.id).unwrap().map(|found| found.id), Some(event.id));
+    }
+}
+
+#[test]
+fn a_change_of_shards_keeps_every_event_and_its_order() {
+    let mut on_disk = OnDisk::new(1);
+    let clock = clock();
+    let mut events = Vec::new();
+    for (round, shards) in [1_u16, 3, 2, 3].into_iter().enumerate() {
+        on_disk.shards = shards;
+        let log = on_disk.open(&clock);
+        let round = u32::try_from(round).unwrap();
+        let new = many(round * 200, round * 200 + 200);
+        append_all(&log, &new);
+        events.extend(new);
+        // A clock that stepped back between starts must not turn the order around.
+        clock.step_to_unix_ms(EPOCH_UNIX_MS - u64::from(round) * 1000);
+        assert_indexes_agree(&log, &events);
+    }
+    let log = on_disk.open(&clock);
+    assert_indexes_agree(&log, &events);
+    for class in ["default", "short"] {
+        let lanes = log.stat().lanes;
+        let of_class = || lanes.iter().filter(|lane| lane.class == class);
+        let newest = of_class().map(|lane| lane.generation).max().unwrap();
+        assert_eq!(newest, 4);
+        assert!(of_class().all(|lane| lane.active == (lane.generation == newest)));
+    }
+}
+
+/// A place taken in the middle of one generation holds when another has begun.
+#[test]
+fn a_cursor_survives_a_change_of_shards() {
+    let mut on_disk = OnDisk::new(2);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    append_all(&log, &many(0, 100));
+    let mut reader = log.reader(Scope::Operator, Start::Earliest, Filter::default()).unwrap();
+    let mut seen: Vec<_> = (0..40).map(|_| reader.next().unwrap().unwrap().id).collect();
+    let cursor: Cursor = reader.cursor().to_string().parse().unwrap();
+    drop((reader, log));
+    on_disk.shards = 3;
+    let log = on_disk.open(&clock);
+    append_all(&log, &many(100, 150));
+    let mut reader = log.reader(Scope::Operator, Start::At(cursor), Filter::default()).unwrap();
+    while let Some(event) = reader.next().unwrap() {
+        seen.push(event.id);
+    }
+    assert_eq!(seen.len(), 150);
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 150);
+}
+
+#[test]
+fn a_class_that_is_gone_from_the_settings_is_read_and_takes_nothing() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let mut short = many(0, 50);
+    for event in &mut short {
+        event.retention = "short".into();
+    }
+    append_all(&on_disk.open(&clock), &short);
+    let mut settings = on_disk.settings();
+    settings.retention.pop();
+    let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+    let (log, _) = EmbeddedLog::open(&settings, shared).unwrap();
+    assert_eq!(ids(&log, Scope::Operator, Filter::default()).len(), 50);
+    let refused = log.append(short[0].clone()).wait();
+    assert!(matches!(refused, Err(AppendError::UnknownRetention { .. })), "{refused:?}");
+    clock.advance(DEFAULT_AGE * 2);
+    assert_eq!(log.trim().unwrap().records, 0, "nobody has said how long these are kept");
+    assert!(!log.stat().lanes.iter().find(|lane| lane.class == "short").unwrap().configured);
+}
+
+/// Storage that counts bytes that are read from segments.
+mod counting {
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use crate::segment::storage::{FileInfo, Lock, Space, StorageFile, WriteMode};
+    use crate::segment::{RealStorage, Storage};
+
+    #[derive(Debug, Default)]
+    pub(super) struct Counting {
+        pub(super) segment_bytes: Arc<AtomicU64>,
+        pub(super) index_bytes: Arc<AtomicU64>,
+    }
+
+    #[derive(Debug)]
+    struct CountingFile(Arc<dyn StorageFile>, Arc<AtomicU64>);
+
+    impl StorageFile for CountingFile {
+        fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+            let read = self.0.read_at(offset, into)?;
+            self.1.fetch_add(read as u64, Ordering::SeqCst);
+            Ok(read)
+        }
+        fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            self.0.write_at(offset, bytes)
+        }
+        fn sync(&self) -> io::Result<()> {
+            self.0.sync()
+        }
+        fn set_len(&self, bytes: u64) -> io::Result<()> {
+            self.0.set_len(bytes)
+        }
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+    }
+
+    impl Storage for Counting {
+        fn create_directory(&self, directory: &Path) -> io::Result<()> {
+            RealStorage.create_directory(directory)
+        }
+        fn list(&self, directory: &Path) -> io::Result<Vec<FileInfo>> {
+            RealStorage.list(directory)
+        }
+        fn create_zeroed(&self, path: &Path, bytes: u64) -> io::Result<()> {
+            RealStorage.create_zeroed(path, bytes)
+        }
+        fn open_write(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>> {
+            RealStorage.open_write(path, mode)
+        }
+        fn open_read(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>> {
+            let counter =
+                if path.extension().is_some_and(|e| e == "idx") { &self.index_bytes } else { &self.segment_bytes };
+            Ok(Arc::new(CountingFile(RealStorage.open_read(path, mode)?, Arc::clone(counter))))
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            RealStorage.rename(from, to)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            RealStorage.remove(path)
+        }
+        fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+            RealStorage.sync_directory(directory)
+        }
+        fn read(&self, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+            RealStorage.read(path, bytes_max)
+        }
+        fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+            RealStorage.put(path, bytes)
+        }
+        fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
+            RealStorage.put_new(path, bytes)
+        }
+        fn lock_new(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+            RealStorage.lock_new(path)
+        }
+        fn is_locked(&self, path: &Path) -> io::Result<bool> {
+            RealStorage.is_locked(path)
+        }
+        fn space(&self, directory: &Path) -> io::Result<Space> {
+            RealStorage.space(directory)
+        }
+    }
+}
+
+/// Opening reads a summary per sealed segment and no records; finding one event reads a few pages, however much the
+/// log holds.
+#[test]
+fn opening_and_seeking_read_little_whatever_the_log_holds() {
+    use std::sync::atomic::Ordering;
+    const SEGMENT: u64 = 1 << 20;
+    let cost = |events: u32| {
+        let on_disk = OnDisk::new(1);
+        let clock = clock();
+        let mut settings = on_disk.settings();
+        settings.segment_bytes = SEGMENT;
+        let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+        let events = many(0, events);
+        {
+            let (log, _) = EmbeddedLog::open(&settings, Arc::clone(&shared)).unwrap();
+            append_all(&log, &events);
+        }
+        let counting = Arc::new(counting::Counting::default());
+        settings.storage = Arc::<counting::Counting>::clone(&counting);
+        let (log, _) = EmbeddedLog::open(&settings, shared).unwrap();
+        let segments = log.stat().lanes.iter().map(|lane| lane.segments).sum::<u64>();
+        let read = |what: &std::sync::atomic::AtomicU64| what.swap(0, Ordering::SeqCst);
+        let open = read(&counting.segment_bytes) + read(&counting.index_bytes);
+        let wanted = &events[events.len() / 2];
+        assert!(log.by_id(&Scope::Operator, wanted.id).unwrap().is_some());
+        let seek = read(&counting.segment_bytes) + read(&counting.index_bytes);
+        let filter = Filter {
+            from_unix_ms: Some(wanted.received_unix_ms),
+            until_unix_ms: Some(wanted.received_unix_ms + 20),
+            ..of_endpoint(wanted.endpoint.as_str())
+        };
+        assert_eq!(ids(&log, Scope::Tenant(wanted.tenant.clone()), filter).len(), 3);
+        let range = read(&counting.segment_bytes) + read(&counting.index_bytes);
+        (segments, open, seek, range)
+    };
+    let (few, open_few, seek_few, range_few) = cost(3_000);
+    let (many, open_many, seek_many, range_many) = cost(30_000);
+    assert!(many >= few + 10, "{few} {many}");
+    let per_segment = (open_many - open_few) / (many - few);
+    assert!(per_segment < SEGMENT / 16, "opening reads {per_segment} bytes a segment");
+    assert!(seek_many < 2 * seek_few.max(64 << 10), "{seek_few} {seek_many}");
+    assert!(range_many < 2 * range_few.max(128 << 10), "{range_few} {range_many}");
+}
+
+#[test]
+fn a_missing_or_damaged_index_is_built_again() {
+    let on_disk = OnDisk::new(2);
+    let clock = clock();
+    let events = many(0, 1_000);
+    append_all(&on_disk.open(&clock), &events);
+    let indexes = on_disk.files(".idx");
+    assert!(indexes.len() >= 4, "{indexes:?}");
+    let contents: Vec<_> = indexes.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    std::fs::remove_file(&indexes[0]).unwrap();
+    // The summary of one, a table of another, the length of a third.
+    let damage = |nth: usize, at: usize| {
+        let mut bytes = contents[nth].clone();
+        bytes[at] ^= 0xff;
+        std::fs::write(&indexes[nth], bytes).unwrap();
+    };
+    damage(1, 84 + 40);
+    damage(2, contents[2].len() - 4096);
+    std::fs::write(&indexes[3], &contents[3][..contents[3].len() - 1]).unwrap();
+    let log = on_disk.open(&clock);
+    assert_indexes_agree(&log, &events);
+    drop(log);
+    let again: Vec<_> = indexes.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    assert!(again == contents, "what was built again is what was there");
+    assert_indexes_agree(&on_disk.open(&clock), &events);
+}
+
+/// A damaged table is met while the log runs: it is built again under the reader's hands.
+#[test]
+fn an_index_that_breaks_while_the_log_runs_is_built_again() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let events = many(0, 1_000);
+    append_all(&on_disk.open(&clock), &events);
+    let log = on_disk.open(&clock);
+    for path in on_disk.files(".idx") {
+        let mut bytes = std::fs::read(&path).unwrap();
+        for at in (84 + 4096..bytes.len()).step_by(512) {
+            bytes[at] ^= 0xff;
+        }
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert_indexes_agree(&log, &events);
+}
+
+/// An index that lies about whose a record is: the record itself is asked, the read halts, nothing leaks.
+#[test]
+fn an_index_that_lies_halts_the_reader() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    let theirs = event("globex", "wh_1", EPOCH_UNIX_MS, 1);
+    let appended = log.append(theirs.clone()).wait().unwrap();
+    log.close().unwrap();
+    let lane = &log.lanes[0];
+    let Segments::Journal(journal) = &lane.segments else { unreachable!("it was opened for writing") };
+    let info = journal.segments().into_iter().find(|info| info.records == 1).unwrap();
+    let mut lie = ActiveIndex::default();
+    let tenant_index = lie.tenant("acme");
+    let spot = u32::try_from(appended.position.place.offset & 0xffff_ffff).unwrap();
+    let row = Row {
+        id: theirs.id,
+        endpoint: endpoint_key("wh_1"),
+        received_unix_ms: theirs.received_unix_ms,
+        spot,
+        tenant: tenant_index,
+    };
+    lie.push(row, 10);
+    journal.write_side_file(&info, &encode((info.id.epoch, info.id.sequence), &lie)).unwrap();
+    drop(log);
+
+    let log = on_disk.open(&clock);
+    let mut reader = log.reader(Scope::Tenant(tenant("acme")), Start::Earliest, Filter::default()).unwrap();
+    let expected = Err(ReadError::ScopeMismatch { position: appended.position, scope: tenant("acme") });
+    assert_eq!(reader.next(), expected);
+    assert_eq!(reader.next(), expected);
+}
+
+#[test]
+fn damage_halts_every_way_of_reading_until_it_is_skipped() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let events = many(0, 1_000);
+    append_all(&on_disk.open(&clock), &events);
+    let segments: Vec<_> =
+        on_disk.files(".seg").into_iter().filter(|p| p.to_str().unwrap().contains("default")).collect();
+    let victim = &segments[2];
+    let mut bytes = std::fs::read(victim).unwrap();
+    for byte in &mut bytes[20_000..30_000] {
+        *byte ^= 0x55;
+    }
+    std::fs::write(victim, bytes).unwrap();
+    // The index of the segment goes too, or it would lead past the damage for what does not lie in it.
+    for index in on_disk.files(".idx") {
+        std::fs::remove_file(index).unwrap();
+    }
+    let log = on_disk.open(&clock);
+    let ways = [
+        (Scope::Operator, Filter::default()),
+        (Scope::Tenant(tenant("acme")), Filter::default()),
+        (Scope::Operator, of_endpoint("wh_1")),
+    ];
+    for (scope, filter) in ways {
+        let mut reader = log.reader(scope.clone(), Start::Earliest, filter.clone()).unwrap();
+        let (mut seen, mut halts) = (Vec::new(), 0);
+        loop {
+            match reader.next() {
+                Ok(Some(event)) => seen.push(event.id),
+                Ok(None) => break,
+                Err(fault @ ReadError::Damaged { .. }) => {
+                    assert_eq!(reader.next(), Err(fault), "a halted reader stays halted");
+                    halts += 1;
+                    assert!(reader.skip_damage());
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(halts > 0, "{scope:?} {filter:?}: damage was passed over in silence");
+        let wanted = |event: &&NewEvent| {
+            filter.endpoint.as_ref().is_none_or(|endpoint| *endpoint == event.endpoint)
+                && (scope == Scope::Operator || scope == Scope::Tenant(event.tenant.clone()))
+        };
+        let all: Vec<_> = events.iter().filter(wanted).map(|event| event.id).collect();
+        assert!(seen.len() < all.len() && seen.len() > all.len() / 2, "{} of {}", seen.len(), all.len());
+        assert!(seen.iter().all(|id| all.contains(id)));
+    }
+    let (mut there, mut damaged) = (0, 0);
+    for event in &events {
+        match log.by_id(&Scope::Operator, event.id) {
+            Ok(Some(found)) => {
+                assert_eq!(found.id, event.id);
+                there += 1;
+            }
+            Err(ReadError::Damaged { .. }) => damaged += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(there > 900 && damaged > 0, "{there} {damaged}");
+    assert!(log.stat().lanes.iter().any(|lane| !lane.damage.is_empty()));
+}
+
+#[test]
+fn a_reader_beside_a_running_process_sees_what_is_durable_and_changes_nothing() {
+    let on_disk = OnDisk::new(2);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    let events = many(0, 600);
+    append_all(&log, &events);
+    let view = on_disk.read_only();
+    let seen = ids(&view, Scope::Operator, Filter::default());
+    let all: Vec<_> = events.iter().map(|event| event.id).collect();
+    // At most the last batch of each lane may be missing.
+    assert!(seen.len() > all.len() / 2 && seen.iter().all(|id| all.contains(id)), "{}", seen.len());
+    let one = view.by_id(&Scope::Tenant(tenant("acme")), events[0].id).unwrap();
+    assert_eq!(one.map(|event| event.id), Some(events[0].id));
+    assert!(matches!(view.append(events[0].clone()).wait(), Err(AppendError::UnknownRetention { .. })));
+    assert_eq!(view.trim(), Err(TrimError::ReadOnly));
+    assert!(view.groups().commit("x", &Cursor::default()).is_err());
+    // The process goes on as if nothing had been.
+    append_all(&log, &many(600, 700));
+    drop((view, log));
+
+    let before = snapshot(on_disk.directory.path());
+    let view = on_disk.read_only();
+    assert_eq!(ids(&view, Scope::Operator, Filter::default()).len(), 700);
+    assert_indexes_agree(&view, &many(0, 700));
+    // Places are the same ones that the process gives.
+    let cursor = {
+        let mut reader = view.reader(Scope::Operator, Start::Earliest, Filter::default()).unwrap();
+        for _ in 0..350 {
+            reader.next().unwrap();
+        }
+        reader.cursor()
+    };
+    assert!(snapshot(on_disk.directory.path()) == before, "reading changed something");
+    let log = on_disk.open(&clock);
+    let mut reader = log.reader(Scope::Operator, Start::At(cursor), Filter::default()).unwrap();
+    let mut rest = 0;
+    while reader.next().unwrap().is_some() {
+        rest += 1;
+    }
+    assert_eq!(rest, 350);
+}
+
+/// Names and contents of everything below.
+fn snapshot(directory: &Path) -> Vec<(PathBuf, blake3::Hash)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(snapshot(&path));
+        } else {
+            found.push((path.clone(), blake3::hash(&std::fs::read(&path).unwrap())));
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_no_empty_log() {
+    let on_disk = OnDisk::new(1);
+    let missing = on_disk.directory.path().join("nowhere");
+    assert!(EmbeddedLog::open_read_only(&missing, NODE, clock()).is_err());
+    assert!(ids(&on_disk.read_only(), Scope::Operator, Filter::default()).is_empty());
+}
+
+/// Two processes of one upgrade: the younger reads what the elder leaves, in order, once it has ended.
+#[test]
+fn two_processes_of_an_upgrade_lose_nothing() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let elder = on_disk.open(&clock);
+    append_all(&elder, &many(0, 300));
+    let younger = on_disk.open(&clock);
+    append_all(&younger, &many(300, 400));
+    append_all(&elder, &many(400, 700));
+    let mut readers = [
+        younger.reader(Scope::Operator, Start::Earliest, Filter::default()).unwrap(),
+        younger.reader(Scope::Tenant(tenant("acme")), Start::Earliest, Filter::default()).unwrap(),
+        younger.reader(Scope::Operator, Start::Earliest, of_endpoint("wh_3")).unwrap(),
+    ];
+    let mut seen = [Vec::new(), Vec::new(), Vec::new()];
+    let mut read = |seen: &mut [Vec<EventId>; 3]| {
+        for (reader, seen) in readers.iter_mut().zip(seen) {
+            while let Some(event) = reader.next().unwrap() {
+                seen.push(event.id);
+            }
+        }
+    };
+    read(&mut seen);
+    drop(elder);
+    read(&mut seen);
+    append_all(&younger, &many(700, 750));
+    read(&mut seen);
+    let order: Vec<_> = [many(0, 300), many(400, 700), many(300, 400), many(700, 750)].concat();
+    assert_eq!(seen[0], order.iter().map(|event| event.id).collect::<Vec<_>>());
+    assert_eq!(seen[1].len(), 375);
+    assert_eq!(seen[2], order.iter().filter(|e| e.endpoint.as_str() == "wh_3").map(|e| e.id).collect::<Vec<_>>());
+    assert_indexes_agree(&younger, &order);
+}
+
+#[test]
+fn stat_says_what_there_is() {
+    let on_disk = OnDisk::new(2);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    append_all(&log, &many(0, 500));
+    let stat = log.stat();
+    assert_eq!(stat.engine, "embedded");
+    assert_eq!(stat.lanes.len(), 4);
+    assert_eq!(stat.lanes.iter().map(|lane| lane.records).sum::<u64>(), 500);
+    let stored = log.stored_bytes(&tenant("acme")) + log.stored_bytes(&tenant("globex"));
+    assert_eq!(stat.lanes.iter().map(|lane| lane.event_bytes).sum::<u64>(), stored);
+    assert!(stat.lanes.iter().all(|lane| lane.disk_bytes > 0 && !lane.sync.is_empty() && lane.active));
+    assert!(stat.days_left.is_some_and(|days| days > 0.0), "{stat:?}");
+    let sealed = |lane: &Arc<Lane>| match &lane.segments {
+        Segments::Journal(journal) => journal.segments().iter().filter(|i| i.state == SegmentState::Sealed).count(),
+        Segments::View(_) => 0,
+    };
+    assert!(log.lanes.iter().map(sealed).sum::<usize>() > 0);
+}

@@ -1,0 +1,404 @@
+//! The store itself: the journal and what is known of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use domain::{Clock, EndpointId, EventId, NodeId, TenantId};
+
+use super::budget::{Budget, HoldingFull};
+use super::record::{self, KIND_HELD, KIND_RESOLVED, Outcome, Status};
+use super::{
+    Held, HeldDeliveries, HoldingFilter, HoldingOpenError, HoldingSettings, HoldingStat, HoldingTrimError, NewHeld,
+    ResolveError,
+};
+use crate::codec::{self, DecodeError};
+use crate::embedded::place_of;
+use crate::error::ReadError;
+use crate::index::endpoint_key;
+use crate::log::Scope;
+use crate::position::{Lane, Position};
+use crate::scope::Placed;
+use crate::segment::{self, Entry, Journal, Payload, Record, Recovery, WhenFull};
+
+#[derive(Debug)]
+pub struct HoldingStore {
+    pub(super) journal: Journal,
+    lane: Lane,
+    node: NodeId,
+    age_ms: u64,
+    bytes_max: u64,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    budget: Budget,
+    held: HashMap<EventId, Entered>,
+    /// Appends whose outcome is not known yet, oldest first.
+    appending: VecDeque<(EventId, segment::Append)>,
+    stat: HoldingStat,
+}
+
+/// What is known of a held delivery.
+#[derive(Debug, Clone)]
+struct Entered {
+    tenant: TenantId,
+    endpoint: EndpointId,
+    endpoint_key: u64,
+    record_bytes: u64,
+    received_unix_ms: u64,
+    appended_unix_ms: u64,
+    status: Status,
+    /// `None` until it is durable: until then it is counted and not shown.
+    position: Option<segment::Position>,
+}
+
+impl HoldingStore {
+    /// Opens the stream and reads what it holds.
+    pub fn open(settings: &HoldingSettings, clock: Arc<dyn Clock>) -> Result<(Self, Recovery), HoldingOpenError> {
+        let options = segment::Options::new(settings.directory.clone(), Arc::clone(&clock));
+        let options = segment::Options {
+            segment_bytes: settings.segment_bytes,
+            sync: settings.sync,
+            // What is held must never push out anything, not even its own: the budgets say what it may take.
+            when_full: WhenFull::Refuse,
+            reserve_bytes: settings.reserve_bytes,
+            storage: Arc::clone(&settings.storage),
+            ..options
+        };
+        let (journal, recovery) = Journal::open(options)?;
+        let state = State {
+            budget: Budget::new(settings.limits),
+            held: HashMap::new(),
+            appending: VecDeque::new(),
+            stat: HoldingStat { bytes_max: settings.limits.bytes_max, ..HoldingStat::default() },
+        };
+        let store = Self {
+            journal,
+            lane: Lane { class: "holding".into(), generation: 1, shard: 0 },
+            node: settings.node,
+            age_ms: u64::try_from(settings.age.as_millis()).unwrap_or(u64::MAX),
+            bytes_max: settings.limits.bytes_max,
+            clock,
+            state: Mutex::new(state),
+        };
+        store.read_all();
+        Ok((store, recovery))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns what the journal holds. What cannot be read is not held any more: it was unverified at best.
+    fn read_all(&self) {
+        let Ok(mut cursor) = self.journal.read(segment::Position::START) else { return };
+        let oldest = self.clock.unix_ms().saturating_sub(self.age_ms);
+        loop {
+            match cursor.next_record() {
+                Ok(Some(record)) => self.learn(&record, oldest),
+                Ok(None) => return,
+                Err(fault) => {
+                    tracing::error!(%fault, "a part of the holding stream cannot be read and is passed over");
+                    if !cursor.skip_damage() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn learn(&self, record: &Record, oldest_unix_ms: u64) {
+        let state = &mut *self.state();
+        match record.kind {
+            KIND_HELD => match entered(record) {
+                Ok((id, entered)) if record.time_unix_ms >= oldest_unix_ms => state.enter(id, entered),
+                Ok(_) => {}
+                Err(fault) => tracing::error!(position = %record.position, %fault, "a held delivery does not read"),
+            },
+            KIND_RESOLVED => match record::decode_resolved(&record.payload) {
+                Ok((id, _)) => drop(state.leave(id)),
+                Err(fault) => tracing::error!(position = %record.position, %fault, "a tombstone does not read"),
+            },
+            kind => tracing::error!(position = %record.position, kind, "a record of an unknown kind is held"),
+        }
+    }
+
+    /// Keeps a delivery, if there is room for it. Returns before it is durable.
+    pub fn hold(&self, new: NewHeld) -> Result<(), HoldingFull> {
+        let delivery = new.delivery;
+        let mut head = record::held_prefix(new.status, new.reason);
+        let event = codec::encode_head(&delivery, self.node).map_err(|_| HoldingFull::TooLarge)?;
+        head.extend_from_slice(&event);
+        let record_bytes = (head.len() + delivery.body.len()) as u64;
+        let endpoint_key = endpoint_key(delivery.endpoint.as_str());
+        let now = self.clock.unix_ms();
+
+        let mut state = self.state();
+        state.settle();
+        if record_bytes > self.journal.payload_bytes_max() {
+            state.stat.refused_other += 1;
+            return Err(HoldingFull::TooLarge);
+        }
+        if state.held.contains_key(&delivery.id) {
+            // The id was minted for this delivery: it is here already.
+            return Ok(());
+        }
+        if let Err(refused) = state.budget.take(endpoint_key, record_bytes) {
+            match refused {
+                HoldingFull::Endpoint => state.stat.refused_endpoint += 1,
+                HoldingFull::Node => state.stat.refused_node += 1,
+                HoldingFull::TooLarge | HoldingFull::Unavailable { .. } => state.stat.refused_other += 1,
+            }
+            return Err(refused);
+        }
+        let append = self.journal.append(Entry {
+            stream: 0,
+            time_unix_ms: now,
+            kind: KIND_HELD,
+            payload: Payload { head, middle: delivery.body, ..Payload::default() },
+            check: None,
+        });
+        state.count(new.status, 1);
+        let entered = Entered {
+            tenant: delivery.tenant,
+            endpoint: delivery.endpoint,
+            endpoint_key,
+            record_bytes,
+            received_unix_ms: delivery.received_unix_ms,
+            appended_unix_ms: now,
+            status: new.status,
+            position: None,
+        };
+        state.held.insert(delivery.id, entered);
+        state.appending.push_back((delivery.id, append));
+        // A journal that refuses says so at once.
+        state.settle_newest().map_err(|reason| HoldingFull::Unavailable { reason })
+    }
+
+    /// What is held now, in the order in which it came.
+    pub fn iter(&self, scope: &Scope, filter: &HoldingFilter) -> HeldDeliveries<'_> {
+        let mut state = self.state();
+        state.settle();
+        let mut places: Vec<_> = state
+            .held
+            .iter()
+            .filter(|(_, entered)| entered.is_wanted(scope, filter))
+            .filter_map(|(id, entered)| Some((entered.position?, *id)))
+            .collect();
+        drop(state);
+        places.sort_unstable();
+        HeldDeliveries { store: self, scope: scope.clone(), places: places.into_iter() }
+    }
+
+    pub fn by_id(&self, scope: &Scope, id: EventId) -> Result<Option<Held>, ReadError> {
+        let mut state = self.state();
+        state.settle();
+        let position = state.held.get(&id).and_then(|entered| entered.position);
+        drop(state);
+        position.map(|position| self.read(scope, position, id)).transpose()
+    }
+
+    pub(super) fn holds(&self, id: EventId) -> bool {
+        self.state().held.contains_key(&id)
+    }
+
+    pub(super) fn read(&self, scope: &Scope, at: segment::Position, id: EventId) -> Result<Held, ReadError> {
+        let position = Position { lane: self.lane.clone(), place: place_of(at) };
+        let fault = |fault: segment::ReadError| match fault {
+            segment::ReadError::Damaged(damage) => ReadError::Damaged {
+                lane: self.lane.clone(),
+                segment: damage.segment.to_string(),
+                offset: damage.offset,
+                reason: damage.kind.label().to_owned(),
+            },
+            other @ (segment::ReadError::Trimmed { .. }
+            | segment::ReadError::NoSuchPosition(_)
+            | segment::ReadError::Io { .. }) => {
+                ReadError::Unreadable { lane: self.lane.clone(), reason: other.to_string() }
+            }
+        };
+        let record = self.journal.read(at).map_err(fault)?.next_record().map_err(fault)?;
+        let record = record
+            .filter(|record| record.position == at && record.kind == KIND_HELD)
+            .ok_or_else(|| ReadError::IndexMismatch { position: position.clone() })?;
+        let (status, reason, event) = record::decode_held(&record.payload)
+            .map_err(|fault| ReadError::NotAnEvent { position: position.clone(), fault })?;
+        let placed = Placed {
+            bytes: Bytes::copy_from_slice(event),
+            position: position.clone(),
+            appended_unix_ms: record.time_unix_ms,
+            sequence: record.sequence,
+        };
+        if placed.view()?.id != id {
+            return Err(ReadError::IndexMismatch { position });
+        }
+        Ok(Held { delivery: placed.open(scope)?, status, reason: reason.into() })
+    }
+
+    /// The delivery is dealt with. Returns when that is durable, and blocks until then; its budget is free from then
+    /// on. A crash between a promotion's append and this leaves the delivery held: promoting it again appends it again
+    /// under the same id, which readers drop.
+    pub fn resolve(&self, id: EventId, outcome: Outcome) -> Result<(), ResolveError> {
+        if !self.holds(id) {
+            return Err(ResolveError::NotHeld(id));
+        }
+        let entry = Entry {
+            stream: 0,
+            time_unix_ms: self.clock.unix_ms(),
+            kind: KIND_RESOLVED,
+            payload: Payload::from(record::resolved(id, outcome)),
+            check: None,
+        };
+        self.journal.append(entry).wait().map_err(crate::error::AppendError::from)?;
+        self.state().leave(id);
+        Ok(())
+    }
+
+    /// Lets go of what is over age, and of segments that hold nothing else.
+    pub fn trim(&self) -> Result<u64, HoldingTrimError> {
+        let oldest = self.clock.unix_ms().saturating_sub(self.age_ms);
+        let mut state = self.state();
+        state.settle();
+        let over: Vec<EventId> =
+            state.held.iter().filter(|(_, e)| e.appended_unix_ms < oldest).map(|(id, _)| *id).collect();
+        for id in &over {
+            state.leave(*id);
+        }
+        state.stat.expired += over.len() as u64;
+        // Segments in front of everything that is held go too, although they are young: all in them was dealt with.
+        let first = state.held.values().map(|entered| entered.position).min();
+        drop(state);
+        self.journal.trim(oldest)?;
+        match first {
+            // Something is not durable yet, and may lie anywhere.
+            Some(None) => {}
+            Some(Some(first)) => {
+                self.journal.trim_before(first)?;
+            }
+            None => {
+                self.journal.trim_before(self.journal.durable())?;
+            }
+        }
+        Ok(over.len() as u64)
+    }
+
+    pub fn stat(&self) -> HoldingStat {
+        let mut state = self.state();
+        state.settle();
+        HoldingStat {
+            endpoints: state.budget.endpoints() as u64,
+            bytes: state.budget.node_bytes(),
+            bytes_max: self.bytes_max,
+            ..state.stat
+        }
+    }
+
+    /// Makes durable what waits, then takes nothing more.
+    pub fn close(&self) {
+        self.journal.close();
+    }
+}
+
+/// What a held record says, and how it is counted.
+fn entered(record: &Record) -> Result<(EventId, Entered), DecodeError> {
+    let (status, _, event) = record::decode_held(&record.payload)?;
+    let view = codec::decode_event(event)?;
+    let name = |field| move |_| DecodeError::Invalid { field };
+    let entered = Entered {
+        tenant: TenantId::parse(view.tenant).map_err(name("tenant"))?,
+        endpoint: EndpointId::parse(view.endpoint).map_err(name("endpoint"))?,
+        endpoint_key: endpoint_key(view.endpoint),
+        record_bytes: record.payload.len() as u64,
+        received_unix_ms: view.received_unix_ms,
+        appended_unix_ms: record.time_unix_ms,
+        status,
+        position: Some(record.position),
+    };
+    Ok((view.id, entered))
+}
+
+impl Entered {
+    fn is_wanted(&self, scope: &Scope, filter: &HoldingFilter) -> bool {
+        let of_scope = match scope {
+            Scope::Tenant(tenant) => self.tenant == *tenant,
+            Scope::Operator => true,
+        };
+        of_scope
+            && filter.endpoint.as_ref().is_none_or(|endpoint| self.endpoint == *endpoint)
+            && filter.status.is_none_or(|status| self.status == status)
+            && filter.from_unix_ms.is_none_or(|from| self.received_unix_ms >= from)
+            && filter.until_unix_ms.is_none_or(|until| self.received_unix_ms < until)
+    }
+}
+
+impl State {
+    /// Enters what is on disk already.
+    fn enter(&mut self, id: EventId, entered: Entered) {
+        self.leave(id);
+        self.budget.force(entered.endpoint_key, entered.record_bytes);
+        self.count(entered.status, 1);
+        self.held.insert(id, entered);
+    }
+
+    fn leave(&mut self, id: EventId) -> bool {
+        let Some(entered) = self.held.remove(&id) else { return false };
+        self.budget.give_back(entered.endpoint_key, entered.record_bytes);
+        self.count(entered.status, -1);
+        true
+    }
+
+    fn count(&mut self, status: Status, by: i64) {
+        let counter = match status {
+            Status::Pending => &mut self.stat.pending,
+            Status::Quarantined => &mut self.stat.quarantined,
+        };
+        *counter = counter.saturating_add_signed(by);
+    }
+
+    /// Takes up the outcomes of appends that are known by now. They come in order, so the first that is not stops it.
+    fn settle(&mut self) {
+        while let Some((id, append)) = self.appending.front_mut() {
+            let mut context = Context::from_waker(Waker::noop());
+            let Poll::Ready(outcome) = Pin::new(append).poll(&mut context) else { return };
+            let id = *id;
+            self.appending.pop_front();
+            self.conclude(id, outcome).ok();
+        }
+    }
+
+    /// The same for the append that was just made: one that was refused is known at once.
+    fn settle_newest(&mut self) -> Result<(), String> {
+        let Some((id, append)) = self.appending.back_mut() else { return Ok(()) };
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(outcome) = Pin::new(append).poll(&mut context) else { return Ok(()) };
+        let id = *id;
+        self.appending.pop_back();
+        self.conclude(id, outcome)
+    }
+
+    fn conclude(
+        &mut self,
+        id: EventId,
+        outcome: Result<segment::Appended, segment::AppendError>,
+    ) -> Result<(), String> {
+        match outcome {
+            Ok(appended) => {
+                if let Some(entered) = self.held.get_mut(&id) {
+                    entered.position = Some(appended.position);
+                }
+                Ok(())
+            }
+            Err(fault) => {
+                self.leave(id);
+                self.stat.refused_other += 1;
+                Err(fault.to_string())
+            }
+        }
+    }
+}

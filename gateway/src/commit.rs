@@ -1,0 +1,141 @@
+//! Steps 6 and 7: the event, durable; and then what is told about it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use domain::{EventId, Refusal, Slot};
+use eventlog::{AppendError, Class, DeliveryId, HeaderBlock, NewEvent};
+use listen::Head;
+
+use crate::Gateway;
+use crate::accept::No;
+use crate::body::Delivery;
+use crate::endpoint::Endpoint;
+use crate::record::Accepted;
+use crate::scheme::{Scheme, Verified};
+
+impl Gateway {
+    /// The event as it will be stored: raw body, raw target, ordered headers without what arrived as a secret.
+    pub(crate) fn event(
+        &self,
+        endpoint: &Endpoint,
+        head: &Head,
+        delivery: &Delivery,
+        verified: &Verified,
+        class: Class,
+    ) -> NewEvent {
+        let id = self.mint.mint(delivery.received_unix_ms, Slot::of(endpoint.id().as_str()));
+        NewEvent {
+            secret: endpoint.secret_name(verified.key_index).into(),
+            delivery_id: verified
+                .delivery_id
+                .as_ref()
+                .map(|id| DeliveryId { value: id.value.to_vec().into(), signed: id.signed }),
+            class,
+            signed_at_unix_ms: verified.signed_at_unix_ms,
+            ..unverified_event(endpoint, head, delivery, id)
+        }
+    }
+
+    /// Waits until the event is durable. A log that cannot say so in time is a 503, and the event may be stored all
+    /// the same: a 503 is no promise that it is not.
+    pub(crate) async fn commit(&self, endpoint: &Endpoint, event: NewEvent) -> Result<EventId, No> {
+        let append = self.parts.log.append(event);
+        match tokio::time::timeout(endpoint.snapshot().settings.commit_timeout, append).await {
+            Ok(Ok(appended)) => Ok(appended.id),
+            Ok(Err(error)) => Err(not_committed(&error)),
+            Err(_) => Err(No::because(Refusal::LogUnavailable, "the log did not commit in time")),
+        }
+    }
+
+    pub(crate) fn tell_accepted(
+        &self,
+        endpoint: &Endpoint,
+        delivery: &Delivery,
+        verified: &Verified,
+        event: EventId,
+        class: Class,
+    ) {
+        let took = self.parts.clock.monotonic().saturating_sub(delivery.received_at);
+        let (body_bytes, bulk) = (delivery.body.len() as u64, class == Class::Bulk);
+        self.parts.metrics.accepted(body_bytes, bulk, took);
+        self.parts.recorder.accepted(&Accepted {
+            event,
+            tenant: endpoint.tenant().id.as_str(),
+            endpoint: endpoint.id().as_str(),
+            scheme: &endpoint.settings().scheme,
+            secret: endpoint.secret_name(verified.key_index),
+            source: delivery.source.ip(),
+            body_bytes,
+            bulk,
+            took,
+        });
+    }
+}
+
+/// The event without what only a verified delivery has.
+pub(crate) fn unverified_event(endpoint: &Endpoint, head: &Head, delivery: &Delivery, id: EventId) -> NewEvent {
+    NewEvent {
+        id,
+        tenant: endpoint.tenant().id.clone(),
+        endpoint: endpoint.id().clone(),
+        retention: Arc::clone(&endpoint.tenant().retention),
+        received_unix_ms: delivery.received_unix_ms,
+        peer: delivery.source,
+        method: method(head.method()),
+        target: head.target_bytes(),
+        headers: stored_headers(endpoint, head),
+        body: delivery.body.clone(),
+        scheme: Arc::clone(&endpoint.settings().scheme),
+        secret: Arc::default(),
+        delivery_id: None,
+        class: Class::Normal,
+        signed_at_unix_ms: None,
+        public_url: endpoint.public_url_text(),
+    }
+}
+
+fn not_committed(error: &AppendError) -> No {
+    let refusal = match error {
+        AppendError::TooLarge { .. } => Refusal::BodyTooLarge,
+        AppendError::QueueFull
+        | AppendError::Full
+        | AppendError::Unavailable { .. }
+        | AppendError::UnknownRetention { .. }
+        | AppendError::Closed => Refusal::LogUnavailable,
+    };
+    No::because(refusal, error.to_string())
+}
+
+fn method(method: &str) -> Cow<'static, str> {
+    match method {
+        "POST" => Cow::Borrowed("POST"),
+        "GET" => Cow::Borrowed("GET"),
+        "PUT" => Cow::Borrowed("PUT"),
+        other => Cow::Owned(other.to_owned()),
+    }
+}
+
+/// Every field in its order, without those in which a secret arrives as it is: a reader of the log must not be
+/// able to pose as the provider, or as whoever else the header belongs to.
+fn stored_headers(endpoint: &Endpoint, head: &Head) -> HeaderBlock {
+    let scheme = endpoint.scheme();
+    let mut block = HeaderBlock::with_capacity(head.headers().map(|(name, value)| name.len() + value.len() + 6).sum());
+    for (name, value) in head.headers() {
+        let credential = CREDENTIALS.iter().any(|s| name.eq_ignore_ascii_case(s)) && !is_signature(scheme, name);
+        if credential || scheme.strips().iter().any(|s| name.eq_ignore_ascii_case(s)) {
+            continue;
+        }
+        // The gate's bounds are far below what a block can hold.
+        let _fits = block.push(name.as_bytes(), value).is_ok();
+    }
+    block.finish()
+}
+
+/// Fields that carry somebody's credential, whoever sends them.
+const CREDENTIALS: [&str; 3] = ["proxy-authorization", "cookie", "authorization"];
+
+/// Some providers put a signature, which is no secret, where others put a credential.
+fn is_signature(scheme: &Scheme, name: &str) -> bool {
+    scheme.declaration().signature.header.as_ref().is_some_and(|header| name.eq_ignore_ascii_case(header))
+}

@@ -1,0 +1,207 @@
+//! Endpoints as the accept path uses them: configuration compiled once, shared by every request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use config::{Fault, Limits, OverLimit, PublicUrl, Tenant};
+use domain::EndpointId;
+use ratelimit::Subject;
+
+use crate::scheme::{ActiveKey, Key, Presets, Scheme, SeenUrl, Unverified, Verified, VerifyFault};
+use crate::snapshot::Snapshot;
+
+/// A tenant with its endpoints compiled. Endpoints that nobody posts to cost these bytes and nothing else.
+pub struct TenantEndpoints {
+    pub tenant: Arc<Tenant>,
+    pub subject: Subject,
+    endpoints: Box<[Compiled]>,
+}
+
+struct Compiled {
+    scheme: Arc<Scheme>,
+    /// Decoded, in the order of `secrets` in the configuration.
+    keys: Box<[Key]>,
+}
+
+/// One endpoint of one snapshot. It holds on to that snapshot: a request keeps what it began with.
+#[derive(Clone)]
+pub struct Endpoint {
+    snapshot: Arc<Snapshot>,
+    place: Place,
+}
+
+/// Where an endpoint stands in its snapshot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) tenant: u32,
+    pub(crate) endpoint: u32,
+}
+
+impl TenantEndpoints {
+    /// Compiles every endpoint, or says everything that is wrong with them.
+    pub fn new(tenant: Arc<Tenant>, presets: &Presets) -> Result<Self, Vec<Fault>> {
+        let endpoints = Self::compile(&tenant, presets)?;
+        let subject = Subject::tenant(&tenant.id);
+        Ok(Self { tenant, subject, endpoints })
+    }
+
+    /// Everything that is wrong with a tenant's schemes and secrets, and what is unwise about them.
+    pub fn judge(tenant: &Tenant, presets: &Presets) -> Vec<Fault> {
+        let mut faults = Self::compile(tenant, presets).err().unwrap_or_default();
+        for endpoint in &tenant.endpoints {
+            let Some(scheme) = presets.get(&endpoint.scheme) else { continue };
+            for entry in &endpoint.secrets {
+                if let Some(advice) = scheme.key_advice(&entry.secret) {
+                    let key = format!("endpoint.{}.secrets.{}", endpoint.id, entry.name());
+                    faults.push(Fault::warning(tenant.file(), key, advice).at(endpoint.line));
+                }
+            }
+        }
+        faults
+    }
+
+    fn compile(tenant: &Tenant, presets: &Presets) -> Result<Box<[Compiled]>, Vec<Fault>> {
+        let mut faults = Vec::new();
+        let mut declared = Vec::new();
+        for config::DeclaredScheme { declaration, line } in tenant.schemes() {
+            let key = || format!("scheme.{}", declaration.name);
+            match Scheme::compile(declaration) {
+                Ok(scheme) => declared.push(scheme),
+                Err(messages) => faults.extend(messages.into_iter().map(|message| tenant.fault(*line, key(), message))),
+            }
+        }
+        let mut endpoints = Vec::with_capacity(tenant.endpoints.len());
+        for endpoint in &tenant.endpoints {
+            let fault = |key: &str, message: String| {
+                tenant.fault(endpoint.line, format!("endpoint.{}.{key}", endpoint.id), message)
+            };
+            let named =
+                declared.iter().find(|s| s.name() == &*endpoint.scheme).or_else(|| presets.get(&endpoint.scheme));
+            let Some(scheme) = named else {
+                let message = format!(
+                    "there is no scheme \"{}\"; `tidegate schemes list` shows the presets, a [[scheme]] table declares one",
+                    domain::text::Untrusted::new(endpoint.scheme.as_bytes())
+                );
+                // A declaration of that name that did not compile has said what is wrong already.
+                if !tenant.schemes().iter().any(|d| *d.declaration.name == *endpoint.scheme) {
+                    faults.push(fault("scheme", message));
+                }
+                continue;
+            };
+            let mut keys = Vec::with_capacity(endpoint.secrets.len());
+            for entry in &endpoint.secrets {
+                match scheme.key(&entry.secret) {
+                    Ok(key) => keys.push(key),
+                    Err(why) => faults.push(fault("secrets", format!("{}: {why}", entry.name()))),
+                }
+            }
+            endpoints.push(Compiled { scheme: Arc::clone(scheme), keys: keys.into() });
+        }
+        if faults.is_empty() { Ok(endpoints.into()) } else { Err(faults) }
+    }
+}
+
+impl fmt::Debug for TenantEndpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TenantEndpoints({}, {} endpoints)", self.tenant.id, self.endpoints.len())
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({} of {})", self.id(), self.tenant().id)
+    }
+}
+
+impl Endpoint {
+    /// `place` is one of this snapshot's own.
+    pub(crate) fn at(snapshot: Arc<Snapshot>, place: Place) -> Self {
+        Self { snapshot, place }
+    }
+
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    fn compiled_tenant(&self) -> &TenantEndpoints {
+        &self.snapshot.tenants()[self.place.tenant as usize]
+    }
+
+    fn compiled(&self) -> &Compiled {
+        &self.compiled_tenant().endpoints[self.place.endpoint as usize]
+    }
+
+    pub fn tenant(&self) -> &Tenant {
+        &self.compiled_tenant().tenant
+    }
+
+    pub fn settings(&self) -> &config::Endpoint {
+        &self.tenant().endpoints[self.place.endpoint as usize]
+    }
+
+    pub fn id(&self) -> &EndpointId {
+        &self.settings().id
+    }
+
+    pub fn tenant_subject(&self) -> Subject {
+        self.compiled_tenant().subject
+    }
+
+    pub fn subject(&self) -> Subject {
+        Subject::endpoint(self.id())
+    }
+
+    pub fn scheme(&self) -> &Arc<Scheme> {
+        &self.compiled().scheme
+    }
+
+    /// Judges a delivery with every secret that was active when it came in.
+    pub(crate) fn verify(&self, delivery: &Unverified<'_>) -> Result<Verified, VerifyFault> {
+        let entries = self.settings().secrets.iter().zip(&self.compiled().keys).enumerate();
+        let active = entries.filter(|(_, (entry, _))| entry.is_active(delivery.received_unix_ms));
+        let keys: Vec<_> = active.map(|(index, (_, key))| ActiveKey { index, key }).collect();
+        self.scheme().verify(delivery, &keys)
+    }
+
+    /// How evidence names a secret.
+    pub fn secret_name(&self, index: usize) -> &str {
+        self.settings().secrets.get(index).map_or("", |entry| entry.name())
+    }
+
+    /// Does the provider send again what was answered 429? The endpoint may say so against its scheme.
+    pub fn redelivers(&self) -> bool {
+        match self.settings().over_limit() {
+            OverLimit::Default => self.scheme().redelivers(),
+            OverLimit::Refuse => true,
+            OverLimit::Bulk => false,
+        }
+    }
+
+    /// The URL under which the provider reaches this endpoint: the endpoint's own where it has one, else the
+    /// gateway's. Never what a request says about itself.
+    pub fn public_url(&self) -> &PublicUrl {
+        self.settings().public_url().unwrap_or(&self.snapshot.settings.public_url)
+    }
+
+    /// The same for schemes that sign it.
+    pub(crate) fn seen_url(&self) -> SeenUrl<'_> {
+        seen_url(self.public_url())
+    }
+
+    /// The same as text, shared where it is the gateway's.
+    pub(crate) fn public_url_text(&self) -> Arc<str> {
+        let own = self.settings().public_url().map(|url| Arc::from(url.as_str()));
+        own.unwrap_or_else(|| Arc::clone(&self.snapshot.public_url))
+    }
+
+    /// The limits of its tenant and its own, the node's where they say nothing.
+    pub(crate) fn limits(&self) -> (Limits, Limits) {
+        let defaults = &self.snapshot.limits;
+        (self.tenant().limits().or(&defaults.tenant), self.settings().limits().or(&defaults.endpoint))
+    }
+}
+
+/// A configured URL as schemes take it.
+pub(crate) fn seen_url(url: &PublicUrl) -> SeenUrl<'_> {
+    SeenUrl { scheme: url.scheme(), host: url.host(), port: url.port(), base_path: url.path() }
+}

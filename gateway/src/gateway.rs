@@ -1,0 +1,84 @@
+//! The gateway's parts, and how a connection's requests reach the accept path.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use domain::{Clock, Refusal};
+use eventlog::{EventLog, HoldingStore};
+use listen::{Answer, Exchange, Handler};
+use ratelimit::{InFlight, LocalLimits, Unauthenticated};
+
+use crate::accept::{No, Trace};
+use crate::answer::Refused;
+use crate::metrics::Metrics;
+use crate::mint::Mint;
+use crate::record::{Recorder, RefusedLine};
+use crate::snapshot::Snapshot;
+
+/// What the gateway stands on. Everything is handed in: nothing here starts a thread or opens a file.
+#[derive(Debug)]
+pub struct Parts {
+    pub node: domain::NodeId,
+    /// Swapped by whoever reloads the configuration.
+    pub snapshot: Arc<ArcSwap<Snapshot>>,
+    pub log: Arc<dyn EventLog>,
+    /// `None`: nothing unverified is kept.
+    pub holding: Option<Arc<HoldingStore>>,
+    pub limits: Arc<LocalLimits>,
+    pub unauthenticated: Arc<Unauthenticated>,
+    pub in_flight: Arc<InFlight>,
+    pub clock: Arc<dyn Clock>,
+    pub metrics: Arc<Metrics>,
+    pub recorder: Arc<dyn Recorder>,
+}
+
+#[derive(Debug)]
+pub struct Gateway {
+    pub(crate) parts: Parts,
+    pub(crate) mint: Mint,
+}
+
+impl Gateway {
+    /// # Errors
+    /// The operating system gives no randomness for event ids.
+    pub fn new(parts: Parts) -> Result<Self, getrandom::Error> {
+        let mint = Mint::new(parts.node)?;
+        Ok(Self { parts, mint })
+    }
+
+    fn tell_refused(&self, no: &No, trace: &Trace, target: &[u8]) {
+        self.parts.metrics.refused(no.refused.refusal);
+        self.parts.recorder.refused(&RefusedLine {
+            refusal: no.refused.refusal,
+            tenant: trace.endpoint.as_ref().map(|e| e.tenant().id.as_str()),
+            endpoint: trace.endpoint.as_ref().map(|e| e.id().as_str()),
+            source: trace.source,
+            detail: &no.detail,
+            held: no.held,
+            target,
+        });
+    }
+}
+
+#[async_trait]
+impl Handler for Gateway {
+    async fn handle(&self, exchange: &mut Exchange) -> Answer {
+        let mut trace = Trace { source: exchange.peer().ip().to_canonical(), endpoint: None };
+        match self.accept(exchange, &mut trace).await {
+            Ok(answer) => answer,
+            Err(no) => {
+                self.tell_refused(&no, &trace, exchange.head().target());
+                no.refused.answer()
+            }
+        }
+    }
+
+    /// The framing gate's own refusals: no endpoint is known, since nothing could be read that names one.
+    fn refused(&self, peer: SocketAddr, refusal: Refusal) -> Answer {
+        let no = No::from(refusal);
+        self.tell_refused(&no, &Trace { source: peer.ip().to_canonical(), endpoint: None }, b"");
+        Refused::from(refusal).answer()
+    }
+}

@@ -1,0 +1,120 @@
+//! Step 4's other way out: what did not prove its sender is kept for a second look.
+//!
+//! A secret that was rotated on one side only, a wrong preset, a wrong public URL: found out afterwards, they must
+//! not have cost a delivery. So it is held on a budget of its own, spends no tenant's limit, and touches neither
+//! order nor dedup. Judged again, it is judged from the stored bytes, by the receive time's clock, and never more
+//! leniently than a fresh delivery would be.
+
+use std::sync::Arc;
+
+use domain::{EventId, Refusal, Slot};
+use eventlog::holding::{Held, NewHeld, Outcome, Proof, Status};
+use eventlog::{AppendError, DeliveryId, HeaderBlock, Scope};
+use listen::Head;
+
+use crate::Gateway;
+use crate::accept::No;
+use crate::body::Delivery;
+use crate::commit::unverified_event;
+use crate::endpoint::{Endpoint, seen_url};
+use crate::scheme::{Headers, Unverified, VerifyFault};
+
+/// What became of a held delivery that was judged again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judgement {
+    /// It is an event now, with its original id and receive time.
+    Promoted,
+    /// It verifies; this was a dry run.
+    WouldPromote,
+    /// It still does not verify.
+    Refused(VerifyFault),
+    /// Its endpoint is gone, or is another tenant's now.
+    NoEndpoint,
+    /// It verifies and could not be committed: it stays held.
+    NotCommitted(AppendError),
+    /// The log could not be asked whether it has it already: it stays held.
+    Unreadable(String),
+}
+
+impl Gateway {
+    /// Keeps an unverified delivery, if the budgets of its endpoint and of the node have room, and says no. The
+    /// answer does not wait for the disk and does not tell whether it was kept.
+    pub(crate) fn hold(&self, endpoint: &Endpoint, head: &Head, delivery: &Delivery, fault: &VerifyFault) -> No {
+        let id = self.mint.mint(delivery.received_unix_ms, Slot::of(endpoint.id().as_str()));
+        let held = self.parts.holding.as_ref().map(|holding| {
+            let event = unverified_event(endpoint, head, delivery, id);
+            holding.hold(NewHeld { delivery: event, status: Status::Quarantined, reason: fault.label() })
+        });
+        let kept = matches!(held, Some(Ok(())));
+        self.parts.metrics.held(kept);
+        let detail = match held {
+            Some(Err(full)) => format!("{fault}; not held: {full}"),
+            Some(Ok(())) | None => fault.to_string(),
+        };
+        No { refused: Refusal::SignatureInvalid.into(), detail, held: kept.then_some(id) }
+    }
+
+    /// Judges a held delivery again and promotes what verifies. Asked twice, it promotes once: the log is looked at
+    /// first, for a delivery that was promoted by a process that died before it could say so.
+    pub async fn reverify(&self, held: Held, dry_run: bool) -> Judgement {
+        let snapshot = self.parts.snapshot.load_full();
+        let found = snapshot.by_id(&held.delivery.endpoint).filter(|e| e.tenant().id == held.delivery.tenant);
+        let Some(endpoint) = found else { return Judgement::NoEndpoint };
+        let verified = match endpoint.verify(&Unverified {
+            method: held.delivery.method.as_bytes(),
+            target: &held.delivery.target,
+            url: seen_url(endpoint.public_url()),
+            headers: &held.delivery.headers,
+            body: &held.delivery.body,
+            received_unix_ms: held.delivery.received_unix_ms,
+        }) {
+            Ok(verified) => verified,
+            Err(fault) => return Judgement::Refused(fault),
+        };
+        if dry_run {
+            return Judgement::WouldPromote;
+        }
+        let id = held.delivery.id;
+        let there = self.find_event(Scope::Tenant(held.delivery.tenant.clone()), id).await;
+        match there {
+            Err(reason) => return Judgement::Unreadable(reason),
+            Ok(true) => {}
+            Ok(false) => {
+                let event = held.promote(Proof {
+                    retention: Arc::clone(&endpoint.tenant().retention),
+                    scheme: Arc::clone(&endpoint.settings().scheme),
+                    secret: endpoint.secret_name(verified.key_index).into(),
+                    delivery_id: verified
+                        .delivery_id
+                        .map(|id| DeliveryId { value: id.value.into_vec().into(), signed: id.signed }),
+                    signed_at_unix_ms: verified.signed_at_unix_ms,
+                });
+                if let Err(error) = self.parts.log.append(event).await {
+                    return Judgement::NotCommitted(error);
+                }
+            }
+        }
+        if let Some(Err(error)) = self.parts.holding.as_ref().map(|holding| holding.resolve(id, Outcome::Promoted)) {
+            // It is in the log; judged again, it is found there.
+            tracing::warn!(%id, %error, "a promoted delivery is still held");
+        }
+        self.parts.metrics.promoted();
+        Judgement::Promoted
+    }
+
+    async fn find_event(&self, scope: Scope, id: EventId) -> Result<bool, String> {
+        let log = Arc::clone(&self.parts.log);
+        let found = tokio::task::spawn_blocking(move || log.by_id(&scope, id)).await;
+        match found {
+            Ok(Ok(event)) => Ok(event.is_some()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Headers for HeaderBlock {
+    fn visit<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
+        self.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).for_each(|(_, value)| each(value));
+    }
+}

@@ -1,0 +1,46 @@
+//! What is told about each delivery: one line for an accepted one, a sampled line for a refused one.
+//!
+//! The gateway says what happened; where lines go, in what form, and how many of a flood of refusals are written
+//! is up to whoever stands behind this trait.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use domain::{EventId, Refusal};
+
+/// A delivery that was committed and answered.
+#[derive(Debug)]
+pub struct Accepted<'a> {
+    pub event: EventId,
+    pub tenant: &'a str,
+    pub endpoint: &'a str,
+    pub scheme: &'a str,
+    /// The name of the secret that verified it.
+    pub secret: &'a str,
+    pub source: IpAddr,
+    pub body_bytes: u64,
+    pub bulk: bool,
+    /// From the end of the body to the answer.
+    pub took: Duration,
+}
+
+/// A delivery, or something that was none, that got a no.
+#[derive(Debug)]
+pub struct RefusedLine<'a> {
+    pub refusal: Refusal,
+    /// Known from step 1 on.
+    pub tenant: Option<&'a str>,
+    pub endpoint: Option<&'a str>,
+    pub source: IpAddr,
+    /// What an operator needs and a prober must not learn: the check that failed. Written by us, never by the sender.
+    pub detail: &'a str,
+    /// The id under which the delivery is held, if it is.
+    pub held: Option<EventId>,
+    /// The target as received. Hostile: whoever writes it escapes and bounds it.
+    pub target: &'a [u8],
+}
+
+pub trait Recorder: Send + Sync + std::fmt::Debug {
+    fn accepted(&self, line: &Accepted<'_>);
+    fn refused(&self, line: &RefusedLine<'_>);
+}

@@ -1,0 +1,119 @@
+//! One snapshot of the configuration: every endpoint, found by path and host, and the settings that go with them.
+//! Built whole and swapped in whole: a request sees one snapshot from its first step to its last.
+
+use std::collections::{HashMap, HashSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use config::{Alias, NodeLimits, Unavailable};
+use domain::{EndpointId, Refusal};
+
+use crate::endpoint::{Endpoint, Place, TenantEndpoints};
+
+const PREFIX: &str = "/hooks/";
+
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    pub settings: config::Gateway,
+    /// Limits of tenants and endpoints that have none of their own.
+    pub limits: NodeLimits,
+    /// The text of the public URL, shared with every event that needs it.
+    pub(crate) public_url: Arc<str>,
+    tenants: Box<[Arc<TenantEndpoints>]>,
+    by_id: HashMap<EndpointId, Place>,
+    /// By path; an alias without a host answers on every host, one with a host goes before it.
+    aliases: Aliases,
+    /// Endpoints of tenants whose file is faulty and has no good version: 503 and never 404.
+    gone: HashSet<EndpointId>,
+    gone_aliases: HashSet<Alias>,
+}
+
+type Aliases = HashMap<Box<str>, Vec<(Option<Box<str>>, Place)>>;
+
+impl Snapshot {
+    pub fn new(
+        settings: config::Gateway,
+        limits: NodeLimits,
+        tenants: Vec<Arc<TenantEndpoints>>,
+        unavailable: &[Unavailable],
+    ) -> Self {
+        let endpoints = tenants.iter().map(|t| t.tenant.endpoints.len()).sum();
+        let mut by_id = HashMap::with_capacity(endpoints);
+        let mut aliases = Aliases::new();
+        for (tenant, endpoints) in (0_u32..).zip(&tenants) {
+            for (at, endpoint) in (0_u32..).zip(&endpoints.tenant.endpoints).filter(|(_, e)| e.enabled) {
+                let place = Place { tenant, endpoint: at };
+                by_id.insert(endpoint.id.clone(), place);
+                for alias in endpoint.aliases() {
+                    aliases.entry(alias.path.clone()).or_default().push((alias.host.clone(), place));
+                }
+            }
+        }
+        let gone =
+            unavailable.iter().flat_map(|u| &u.endpoints).filter(|id| !by_id.contains_key(*id)).cloned().collect();
+        let gone_aliases = unavailable.iter().flat_map(|u| &u.aliases).cloned().collect();
+        let public_url = settings.public_url.as_str().into();
+        Self { settings, limits, public_url, tenants: tenants.into(), by_id, aliases, gone, gone_aliases }
+    }
+
+    /// Finds the endpoint that a request is for. Unknown, disabled, and another host's endpoint are one refusal.
+    ///
+    /// `host` is the request's, lower case and without its port; `path` is the target's, without its query.
+    pub fn find(self: &Arc<Self>, host: &str, path: &str) -> Result<Endpoint, Refusal> {
+        if let Some(place) = self.alias(host, path) {
+            return Ok(Endpoint::at(Arc::clone(self), place));
+        }
+        if self.is_gone_alias(host, path) {
+            return Err(Refusal::EndpointUnavailable);
+        }
+        let id = path.strip_prefix(PREFIX).ok_or(Refusal::EndpointUnknown)?;
+        if !self.serves(host) {
+            return Err(Refusal::EndpointUnknown);
+        }
+        match self.by_id.get(id) {
+            Some(&place) => Ok(Endpoint::at(Arc::clone(self), place)),
+            None if self.gone.contains(id) => Err(Refusal::EndpointUnavailable),
+            None => Err(Refusal::EndpointUnknown),
+        }
+    }
+
+    fn is_gone_alias(&self, host: &str, path: &str) -> bool {
+        let named = |host: Option<&str>| Alias { host: host.map(Into::into), path: path.into() };
+        !self.gone_aliases.is_empty()
+            && (self.gone_aliases.contains(&named(Some(host))) || self.gone_aliases.contains(&named(None)))
+    }
+
+    /// Is this host ours? The public URL's and those listed are; and so are bare addresses and `localhost`, under
+    /// which a machine is tried out and watched, and which no provider can be led to by a name.
+    fn serves(&self, host: &str) -> bool {
+        host == self.settings.public_url.host()
+            || self.settings.hosts.iter().any(|listed| listed == host)
+            || host == "localhost"
+            || host.starts_with('[')
+            || host.parse::<Ipv4Addr>().is_ok()
+    }
+
+    /// The endpoint of an id, for an operator's command.
+    pub fn by_id(self: &Arc<Self>, id: &EndpointId) -> Option<Endpoint> {
+        self.by_id.get(id).map(|&place| Endpoint::at(Arc::clone(self), place))
+    }
+
+    pub fn tenants(&self) -> &[Arc<TenantEndpoints>] {
+        &self.tenants
+    }
+
+    /// Endpoints that can be posted to.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    fn alias(&self, host: &str, path: &str) -> Option<Place> {
+        let at_path = self.aliases.get(path)?;
+        let by_host = at_path.iter().find(|(of, _)| of.as_deref() == Some(host));
+        by_host.or_else(|| at_path.iter().find(|(of, _)| of.is_none())).map(|&(_, place)| place)
+    }
+}

@@ -1,0 +1,331 @@
+//! The accept path, whole, over a connection without a socket and a log without a disk.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail by panicking, as the test does")]
+#![allow(clippy::clone_on_ref_ptr, reason = "the types say enough here")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use config::{Appliance, Listener, MapEnvironment, TenantFiles};
+use domain::{Clock, ManualClock, NodeId};
+use eventlog::{AppendError, EventLog, Filter, MemoryLog, Scope, Start, StoredEvent};
+use prometheus_client::registry::Registry;
+use ratelimit::unauthenticated::Settings;
+use ratelimit::{InFlight, LocalLimits, Unauthenticated};
+use tidegate_gateway::endpoint::TenantEndpoints;
+use tidegate_gateway::metrics::Metrics;
+use tidegate_gateway::record::{Accepted, Recorder, RefusedLine};
+use tidegate_gateway::scheme::{Presets, SeenUrl, Unsigned};
+use tidegate_gateway::snapshot::Snapshot;
+use tidegate_gateway::{Gateway, Parts};
+
+const NOW_MS: u64 = 1_764_424_000_000;
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const TENANT: &str = r#"
+tenant = "acme"
+
+[[endpoint]]
+id = "wh_github"
+scheme = "github"
+secrets = [{ value = "secret:shared" }]
+
+[[endpoint]]
+id = "wh_stripe"
+scheme = "stripe"
+secrets = [{ value = "secret:shared" }]
+limits = { events = "1/s burst 2" }
+
+[[endpoint]]
+id = "wh_bulk"
+scheme = "github"
+secrets = [{ value = "secret:shared" }]
+limits = { events = "1/s burst 1" }
+
+[[endpoint]]
+id = "wh_off"
+scheme = "github"
+secrets = [{ value = "secret:shared" }]
+enabled = false
+
+[[endpoint]]
+id = "wh_near"
+scheme = "github"
+secrets = [{ value = "secret:shared" }]
+sources = ["198.51.100.0/24"]
+
+[[endpoint]]
+id = "wh_small"
+scheme = "github"
+secrets = [{ value = "secret:shared" }]
+body_bytes_max = "16B"
+
+[[endpoint]]
+id = "wh_alias"
+scheme = "github"
+secrets = [{ value = "secret:shared" }]
+aliases = ["old.example.com/in/github", "/everywhere"]
+"#;
+
+#[derive(Debug, Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl Recorder for Lines {
+    fn accepted(&self, line: &Accepted<'_>) {
+        self.0.lock().unwrap().push(format!("accepted {} {}", line.endpoint, line.source));
+    }
+
+    fn refused(&self, line: &RefusedLine<'_>) {
+        self.0.lock().unwrap().push(format!("{}: {}", line.refusal, line.detail));
+    }
+}
+
+struct Bench {
+    gateway: Arc<Gateway>,
+    log: Arc<MemoryLog>,
+    lines: Arc<Lines>,
+    clock: Arc<ManualClock>,
+    presets: Presets,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Appliance)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let tenants = directory.path().join("tenants");
+        std::fs::create_dir_all(tenants.join("acme.secrets")).unwrap();
+        std::fs::write(tenants.join("acme.toml"), TENANT).unwrap();
+        std::fs::write(tenants.join("acme.secrets/shared"), SECRET).unwrap();
+        let mut appliance = Appliance::default();
+        appliance.tenants.directory = tenants;
+        appliance.gateway.public_url = "https://hooks.example.com".parse().unwrap();
+        change(&mut appliance);
+        let presets = Presets::load().unwrap();
+        let load = TenantFiles::without_state().load(&appliance, &MapEnvironment::default(), &mut |_| Vec::new());
+        assert!(load.faults.iter().all(|f| !f.is_error()), "{:?}", load.faults);
+        let compiled = |t: Arc<config::Tenant>| Arc::new(TenantEndpoints::new(t, &presets).unwrap());
+        let tenants = load.tenants.into_iter().map(compiled).collect();
+        let snapshot = Snapshot::new(appliance.gateway.clone(), appliance.limits.clone(), tenants, &load.unavailable);
+        let clock = ManualClock::at_unix_ms(NOW_MS);
+        let shared: Arc<dyn Clock> = clock.clone();
+        let log = Arc::new(MemoryLog::new(NodeId(1), Arc::clone(&shared)));
+        let lines = Arc::new(Lines::default());
+        let gateway = Gateway::new(Parts {
+            node: NodeId(1),
+            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            log: log.clone(),
+            holding: None,
+            limits: Arc::new(LocalLimits::new(Arc::clone(&shared))),
+            unauthenticated: Arc::new(Unauthenticated::new(&Settings::default(), Arc::clone(&shared))),
+            in_flight: Arc::new(InFlight::new(appliance.gateway.bytes_in_flight_max)),
+            clock: shared,
+            metrics: Arc::new(Metrics::new(&mut Registry::default())),
+            recorder: lines.clone(),
+        });
+        Self { gateway: Arc::new(gateway.unwrap()), log, lines, clock, presets }
+    }
+
+    /// A delivery as its provider would send it.
+    fn signed(&self, scheme: &str, target: &str, body: &str) -> String {
+        let scheme = self.presets.get(scheme).unwrap();
+        let key = scheme.key(&domain::Secret::new(SECRET.as_bytes())).unwrap();
+        let url = SeenUrl { scheme: "https", host: "hooks.example.com", port: None, base_path: "" };
+        let unsigned = Unsigned { method: "POST", target, url, headers: &[], body: body.as_bytes() };
+        let signed = scheme.sign(&unsigned, &key, self.clock.unix_ms()).unwrap();
+        let lines = signed.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+        let headers = lines.collect::<Vec<_>>().concat();
+        format!(
+            "POST {target} HTTP/1.1\r\nHost: hooks.example.com\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    async fn ask(&self, request: impl AsRef<[u8]>) -> String {
+        let answer = listen::testing::converse(request.as_ref(), Listener::default(), self.gateway.clone()).await;
+        String::from_utf8(answer).unwrap()
+    }
+
+    fn stored(&self) -> Vec<StoredEvent> {
+        let mut reader = self.log.reader(Scope::Operator, Start::Earliest, Filter::default()).unwrap();
+        std::iter::from_fn(|| reader.next().unwrap()).collect()
+    }
+
+    fn last_line(&self) -> String {
+        self.lines.0.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+}
+
+fn status(answer: &str) -> &str {
+    answer.get(9..12).unwrap_or("none")
+}
+
+fn without_date(answer: &str) -> String {
+    answer.lines().filter(|line| !line.to_ascii_lowercase().starts_with("date:")).collect()
+}
+
+#[tokio::test]
+async fn a_signed_delivery_is_stored_as_it_came_and_answered_202() {
+    let bench = Bench::new();
+    let request = bench
+        .signed("github", "/hooks/wh_github?b=2&a=1", "{\"zen\":\"\u{2603}\"}")
+        .replace("Host:", "X-First: 1\r\nx-dup: a\r\nX-Dup: b\r\nAuthorization: Basic c2VjcmV0\r\nHost:");
+    let answer = bench.ask(&request).await;
+    assert_eq!(status(&answer), "202", "{answer}");
+    let body: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let stored = bench.stored();
+    let event = &stored[0];
+    assert_eq!((stored.len(), body["eventId"].as_str().unwrap()), (1, &*event.id.to_string()));
+    assert_eq!(body["executionId"], event.id.execution().to_string());
+    assert_eq!(event.body, Bytes::from("{\"zen\":\"\u{2603}\"}"));
+    assert_eq!(event.target, Bytes::from("/hooks/wh_github?b=2&a=1"));
+    assert_eq!((event.received_unix_ms, &*event.scheme, &*event.secret), (NOW_MS, "github", "primary"));
+    let names: Vec<_> = event.headers.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
+    assert_eq!(names[..4], ["X-First", "x-dup", "X-Dup", "Host"]);
+    assert!(!names.iter().any(|name| name == "Authorization"), "{names:?}");
+    assert_eq!(bench.last_line(), "accepted wh_github 192.0.2.7");
+}
+
+#[tokio::test]
+async fn what_does_not_prove_its_sender_is_401_and_not_in_the_log() {
+    let bench = Bench::new();
+    let good = bench.signed("github", "/hooks/wh_github", "{}");
+    let line = good.lines().find(|l| l.to_ascii_lowercase().starts_with("x-hub-signature-256")).unwrap().to_owned();
+    let missing = good.replace(&format!("{line}\r\n"), "");
+    let twice = good.replace(&line, &format!("{line}\r\n{line}"));
+    let wrong = good.replace("\r\n\r\n{}", "\r\n\r\n[]");
+    let mut answers = Vec::new();
+    for bad in [missing, twice, wrong] {
+        let answer = bench.ask(bad).await;
+        assert_eq!(status(&answer), "401", "{answer}");
+        answers.push(without_date(&answer));
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "the answers tell which check failed: {answers:?}");
+    assert!(bench.stored().is_empty());
+}
+
+#[tokio::test]
+async fn unknown_disabled_and_another_hosts_endpoint_answer_the_same_bytes() {
+    let bench = Bench::new();
+    let good = bench.signed("github", "/hooks/wh_github", "{}");
+    let mut answers = Vec::new();
+    for request in [
+        good.replace("wh_github", "wh_nobody"),
+        good.replace("wh_github", "wh_off"),
+        good.replace("Host: hooks.example.com", "Host: other.example.com"),
+        good.replace("/hooks/wh_github", "/in/github"),
+        good.replace("/hooks/wh_github", "/hooks/"),
+        good.replace("/hooks/wh_github", "/"),
+    ] {
+        let answer = bench.ask(request).await;
+        assert_eq!(status(&answer), "404", "{answer}");
+        answers.push(without_date(&answer));
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(status(&bench.ask(good.replace("Host: hooks.example.com", "Host: 127.0.0.1:8080")).await), "202");
+}
+
+#[tokio::test]
+async fn aliases_answer_by_host_and_path() {
+    let bench = Bench::new();
+    let at = |target: &str, host: &str| {
+        bench.signed("github", target, "{}").replace("Host: hooks.example.com", &format!("Host: {host}"))
+    };
+    assert_eq!(status(&bench.ask(at("/in/github", "old.example.com")).await), "202");
+    assert_eq!(status(&bench.ask(at("/in/github", "OLD.example.com:443")).await), "202");
+    assert_eq!(status(&bench.ask(at("/in/github", "hooks.example.com")).await), "404");
+    assert_eq!(status(&bench.ask(at("/everywhere", "any.example.net")).await), "202");
+    assert_eq!(bench.stored().len(), 3);
+}
+
+#[tokio::test]
+async fn methods_sources_and_sizes_are_refused_by_name() {
+    let bench = Bench::new();
+    let good = bench.signed("github", "/hooks/wh_github", "{}");
+    let answer = bench.ask(good.replace("POST /", "PUT /")).await;
+    assert_eq!(status(&answer), "405");
+    assert!(answer.contains("allow: POST\r\n"), "{answer}");
+    assert_eq!(status(&bench.ask(good.replace("wh_github", "wh_near")).await), "403");
+    let large = "x".repeat(17);
+    assert_eq!(status(&bench.ask(bench.signed("github", "/hooks/wh_small", &large)).await), "413");
+    let chunked = bench
+        .signed("github", "/hooks/wh_small", &large)
+        .replace("Content-Length: 17", "Transfer-Encoding: chunked")
+        .replace(&large, &format!("8\r\n{}\r\n9\r\n{}\r\n0\r\n\r\n", &large[..8], &large[8..]));
+    assert_eq!(status(&bench.ask(chunked).await), "413");
+    assert_eq!(status(&bench.ask(bench.signed("github", "/hooks/wh_small", &large[..16])).await), "202");
+}
+
+#[tokio::test]
+async fn over_the_limit_is_429_where_the_provider_sends_again_and_bulk_where_not() {
+    let bench = Bench::new();
+    let send = async |scheme: &str, id: &str| bench.ask(bench.signed(scheme, &format!("/hooks/{id}"), "{}")).await;
+    assert_eq!(status(&send("stripe", "wh_stripe").await), "202");
+    assert_eq!(status(&send("stripe", "wh_stripe").await), "202");
+    let over = send("stripe", "wh_stripe").await;
+    assert_eq!(status(&over), "429", "{over}");
+    assert!(over.contains("retry-after: 1\r\n") && over.contains("ratelimit: \"endpoint-events\";r=0;t=1"), "{over}");
+    bench.clock.advance(Duration::from_secs(1));
+    assert_eq!(status(&send("stripe", "wh_stripe").await), "202");
+    for _ in 0..3 {
+        assert_eq!(status(&send("github", "wh_bulk").await), "202");
+    }
+    let classes: Vec<_> = bench.stored().iter().filter(|e| e.endpoint.as_str() == "wh_bulk").map(|e| e.class).collect();
+    assert_eq!(classes, [eventlog::Class::Normal, eventlog::Class::Bulk, eventlog::Class::Bulk]);
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_commit_is_503_and_never_202() {
+    let bench = Bench::with(|appliance| appliance.gateway.commit_timeout = Duration::from_millis(50));
+    let good = bench.signed("github", "/hooks/wh_github", "{}");
+    for fault in [AppendError::Full, AppendError::QueueFull, AppendError::Unavailable { reason: "sync failed".into() }]
+    {
+        bench.log.refuse_with(Some(fault));
+        let answer = bench.ask(&good).await;
+        assert_eq!(status(&answer), "503", "{answer}");
+        assert!(answer.contains("retry-after: "), "{answer}");
+    }
+    assert_eq!(bench.last_line(), "log-unavailable: the log cannot commit: sync failed");
+    bench.log.refuse_with(None);
+    bench.log.hold_acks();
+    assert_eq!(status(&bench.ask(&good).await), "503", "the disk hangs");
+    bench.log.release_acks();
+    assert_eq!(status(&bench.ask(&good).await), "202");
+}
+
+#[tokio::test]
+async fn continue_is_said_only_after_endpoint_and_source_are_known() {
+    let bench = Bench::new();
+    // Only the head: a body that has arrived already needs no invitation.
+    let good = bench.signed("github", "/hooks/wh_github", "{}").replace("Host:", "Expect: 100-continue\r\nHost:");
+    let good = good.replace("\r\n\r\n{}", "\r\n\r\n");
+    assert!(bench.ask(&good).await.starts_with("HTTP/1.1 100 "));
+    for bad in
+        [good.replace("wh_github", "wh_nobody"), good.replace("wh_github", "wh_near"), good.replace("POST", "PUT")]
+    {
+        assert!(!bench.ask(bad).await.contains("100 Continue"));
+    }
+}
+
+#[tokio::test]
+async fn a_forger_is_throttled_and_an_honest_source_is_not() {
+    let bench = Bench::with(|appliance| appliance.gateway.trusted_proxies = vec!["192.0.2.0/24".parse().unwrap()]);
+    let good = bench.signed("github", "/hooks/wh_github", "{}");
+    let from = |request: &str, source: &str| request.replace("Host:", &format!("X-Forwarded-For: {source}\r\nHost:"));
+    let forged = from(&good.replace("\r\n\r\n{}", "\r\n\r\n[]"), "203.0.113.66");
+    let mut refused_at = None;
+    for n in 0..1_000 {
+        if status(&bench.ask(&forged).await) == "429" {
+            refused_at = Some(n);
+            break;
+        }
+    }
+    assert_eq!(refused_at, Some(120), "the burst of a stranger's failures");
+    assert_eq!(status(&bench.ask(from(&good, "203.0.113.66")).await), "429", "it is not even heard");
+    assert_eq!(status(&bench.ask(from(&good, "203.0.113.5")).await), "202");
+    assert_eq!(bench.stored().len(), 1);
+}

@@ -1,0 +1,24 @@
+//! `tidegate run`: the appliance itself.
+
+use super::Shell;
+use super::args::Run;
+use super::exit::{Exit, Failure, Outcome};
+use super::faults;
+use crate::control::wire::FaultLine;
+use crate::run::RunError;
+
+pub(super) fn run(args: &Run, shell: &mut Shell<'_>) -> Outcome {
+    match crate::run::run(&args.file.config) {
+        Ok(()) => Ok(Exit::Yes),
+        Err(RunError::Faults(found)) => {
+            let lines: Vec<FaultLine> = found.iter().map(FaultLine::from).collect();
+            faults::print(&lines, shell)?;
+            shell.out.remark("nothing was started; `tidegate check` looks at the tenants' files too");
+            Ok(Exit::No)
+        }
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+            Err(Failure::plain(format_args!("{error}{cause}")))
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Lines about deliveries: one for each accepted one, a sample of the refused ones.
+//!
+//! Formatted by hand, since this runs once per delivery. Each kind of refusal may write a few lines a second; what
+//! is beyond that is counted and told in one line, so that a flood fills no disk and still leaves its trace.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use config::Logging;
+use domain::text::Untrusted;
+use domain::{Clock, Refusal};
+use gateway::record::{Accepted, Recorder, RefusedLine};
+use jiff::Timestamp;
+
+use super::logging;
+use super::sink::Sink;
+
+#[derive(Debug)]
+pub(crate) struct DeliveryLog {
+    sink: Sink,
+    json: bool,
+    /// Lines a second about each kind of refusal.
+    per_second: u64,
+    clock: Arc<dyn Clock>,
+    /// One for each place in `Refusal::ALL`.
+    samples: Vec<Sample>,
+}
+
+/// A second (in the upper 32 bits) and how many lines were asked for in it; and how many went unwritten.
+#[derive(Debug, Default)]
+struct Sample {
+    window: AtomicU64,
+    unwritten: AtomicU64,
+}
+
+impl Sample {
+    /// May a line be written in this second? With it, how many were not since the last one that was.
+    fn admit(&self, second: u64, lines: u64) -> Option<u64> {
+        let second = second & 0xffff_ffff;
+        let asked = self
+            .window
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |window| {
+                let count = if window >> 32 == second { (window & 0xffff_ffff) + 1 } else { 1 };
+                Some(second << 32 | count.min(0xffff_ffff))
+            })
+            .map_or(1, |window| if window >> 32 == second { (window & 0xffff_ffff) + 1 } else { 1 });
+        if asked > lines {
+            self.unwritten.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(self.unwritten.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl DeliveryLog {
+    pub(crate) fn new(sink: Sink, settings: &Logging, clock: Arc<dyn Clock>) -> Self {
+        let samples = Refusal::ALL.iter().map(|_| Sample::default()).collect();
+        let per_second = u64::from(settings.refusals_per_second);
+        Self { sink, json: logging::is_json(settings), per_second, clock, samples }
+    }
+
+    fn time(&self) -> Timestamp {
+        let unix_ms = i64::try_from(self.clock.unix_ms()).unwrap_or(i64::MAX);
+        Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::MAX)
+    }
+}
+
+fn accepted_text(time: Timestamp, line: &Accepted<'_>, out: &mut String) -> fmt::Result {
+    let Accepted { event, tenant, endpoint, scheme, secret, source, body_bytes, bulk, took } = line;
+    let (us, class) = (took.as_micros(), class(*bulk));
+    writeln!(
+        out,
+        "{time:.3}  INFO accepted event={event} tenant={tenant} endpoint={endpoint} scheme={scheme} secret={secret} \
+         source={source} bytes={body_bytes} class={class} took_us={us}"
+    )
+}
+
+/// Nothing in it needs escaping: names are plain by their syntax, the rest is ours.
+fn accepted_json(time: Timestamp, line: &Accepted<'_>, out: &mut String) -> fmt::Result {
+    let Accepted { event, tenant, endpoint, scheme, secret, source, body_bytes, bulk, took } = line;
+    let (us, class) = (took.as_micros(), class(*bulk));
+    writeln!(
+        out,
+        "{{\"time\":\"{time:.3}\",\"level\":\"info\",\"message\":\"accepted\",\"event\":\"{event}\",\
+         \"tenant\":\"{tenant}\",\"endpoint\":\"{endpoint}\",\"scheme\":\"{scheme}\",\"secret\":\"{secret}\",\
+         \"source\":\"{source}\",\"bytes\":{body_bytes},\"class\":\"{class}\",\"tookUs\":{us}}}"
+    )
+}
+
+fn refused_text(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
+    let RefusedLine { refusal, tenant, endpoint, source, detail, held, target } = line;
+    let target = Untrusted::new(target);
+    write!(out, "{time:.3}  WARN refused code={refusal} source={source} target={target:?}")?;
+    if let (Some(tenant), Some(endpoint)) = (tenant, endpoint) {
+        write!(out, " tenant={tenant} endpoint={endpoint}")?;
+    }
+    if let Some(held) = held {
+        write!(out, " held={held}")?;
+    }
+    if unwritten > 0 {
+        write!(out, " unwritten_before={unwritten}")?;
+    }
+    writeln!(out, " detail=\"{detail}\"")
+}
+
+fn refused_json(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
+    let RefusedLine { refusal, tenant, endpoint, source, detail, held, target } = line;
+    let object = serde_json::json!({
+        "time": format!("{time:.3}"), "level": "warn", "message": "refused", "code": refusal.code(),
+        "source": source, "target": Untrusted::new(target).to_string(), "tenant": tenant, "endpoint": endpoint,
+        "held": held.map(|id| id.to_string()), "unwrittenBefore": unwritten, "detail": detail,
+    });
+    writeln!(out, "{object}")
+}
+
+fn class(bulk: bool) -> &'static str {
+    if bulk { "bulk" } else { "normal" }
+}
+
+impl Recorder for DeliveryLog {
+    fn accepted(&self, line: &Accepted<'_>) {
+        let mut text = String::with_capacity(320);
+        let write = if self.json { accepted_json } else { accepted_text };
+        if write(self.time(), line, &mut text).is_ok() {
+            self.sink.push(text.as_bytes());
+        }
+    }
+
+    fn refused(&self, line: &RefusedLine<'_>) {
+        let place = Refusal::ALL.iter().position(|&r| r == line.refusal);
+        let Some(sample) = place.and_then(|p| self.samples.get(p)) else { return };
+        let Some(unwritten) = sample.admit(self.clock.unix_ms() / 1_000, self.per_second) else { return };
+        let mut text = String::with_capacity(320);
+        let write = if self.json { refused_json } else { refused_text };
+        if write(self.time(), line, unwritten, &mut text).is_ok() {
+            self.sink.push(text.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_sampled_and_counted() {
+        let sample = Sample::default();
+        let written: Vec<_> = (0..100).filter_map(|_| sample.admit(7, 5)).collect();
+        assert_eq!(written, vec![0; 5]);
+        assert_eq!(sample.admit(8, 5), Some(95));
+        assert_eq!(sample.admit(9, 5), Some(0));
+    }
+}

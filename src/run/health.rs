@@ -1,0 +1,66 @@
+//! What the appliance says about itself: metrics, and whether a balancer should send it traffic.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use eventlog::EventLog;
+use prometheus_client::registry::Registry;
+
+/// State that the admin listener reads and others write.
+#[derive(Debug)]
+pub(crate) struct Health {
+    registry: Registry,
+    log: Arc<dyn EventLog>,
+    draining: AtomicBool,
+    /// Why the configuration that is served is not the one in the files; empty while it is.
+    degraded: Mutex<Vec<String>>,
+}
+
+/// As many as somebody reads before opening the log.
+const REASONS_SHOWN: usize = 20;
+
+impl Health {
+    pub(crate) fn new(registry: Registry, log: Arc<dyn EventLog>) -> Self {
+        Self { registry, log, draining: AtomicBool::new(false), degraded: Mutex::default() }
+    }
+
+    pub(crate) fn set_draining(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn set_degraded(&self, reasons: Vec<String>) {
+        *self.degraded.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+    }
+
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = String::new();
+        match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            Ok(()) => text,
+            Err(std::fmt::Error) => String::from("# EOF\n"),
+        }
+    }
+
+    /// Ready, and why or why not. A bad configuration file never makes a node unready: a bad push to a fleet would
+    /// drain all of it.
+    pub(crate) fn ready(&self) -> (bool, String) {
+        if self.draining.load(Ordering::Acquire) {
+            return (false, "draining\n".to_owned());
+        }
+        let stat = self.log.stat();
+        let stuck = stat.lanes.iter().filter(|lane| lane.active);
+        let stuck: Vec<_> = stuck.filter_map(|lane| Some((lane, lane.unavailable.as_ref()?))).collect();
+        if let Some((lane, reason)) = stuck.first() {
+            return (false, format!("cannot commit: log {}/{}: {reason}\n", lane.class, lane.shard));
+        }
+        let reasons = self.degraded.lock().unwrap_or_else(PoisonError::into_inner);
+        if reasons.is_empty() {
+            return (true, "ready\n".to_owned());
+        }
+        let mut lines = vec!["degraded".to_owned()];
+        lines.extend(reasons.iter().take(REASONS_SHOWN).cloned());
+        if reasons.len() > REASONS_SHOWN {
+            lines.push(format!("and {} more; `tidegate check` says them all", reasons.len() - REASONS_SHOWN));
+        }
+        (true, lines.join("\n") + "\n")
+    }
+}

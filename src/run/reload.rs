@@ -1,0 +1,147 @@
+//! From files to a new snapshot, while everything runs.
+//!
+//! The appliance's file is one unit: it is good, or the old one stays. Each tenant's file is a unit of its own: a
+//! faulty one keeps that tenant's last good version and touches nobody else. A reload drops no request and resets no
+//! bucket, and it never makes the node unready.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use config::{Appliance, Environment, Fault, TenantFiles, has_errors};
+use domain::Clock;
+use gateway::endpoint::TenantEndpoints;
+use gateway::scheme::Presets;
+use gateway::snapshot::Snapshot;
+
+use super::health::Health;
+
+/// What a reload did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reloaded {
+    /// Everything that is wrong, warnings among it. With errors, something is served in its last good version.
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) tenants: usize,
+    pub(crate) endpoints: usize,
+    /// Tenants whose file changed and was taken.
+    pub(crate) changed: usize,
+    /// Keys of the appliance's file that wait for a restart.
+    pub(crate) restart_needed: Vec<String>,
+    pub(crate) took: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reloader {
+    pub(crate) path: PathBuf,
+    pub(crate) environment: Arc<dyn Environment>,
+    /// What the process was started with: listeners, the log and whatever else a reload cannot change.
+    pub(crate) started: Appliance,
+    pub(crate) presets: Presets,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
+    /// One reload at a time.
+    pub(crate) state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) files: TenantFiles,
+    pub(crate) appliance: Appliance,
+}
+
+impl Reloader {
+    /// Reads what changed and swaps the snapshot. Blocks on the disk: call it where that is allowed.
+    pub(crate) fn reload(&self, health: &Health) -> Reloaded {
+        let began = self.clock.monotonic();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (appliance, mut faults) = config::load_appliance(&self.path);
+        let mut restart_needed = Vec::new();
+        if let Some(appliance) = appliance.filter(|_| !has_errors(&faults)) {
+            restart_needed = self.started.restart_needed(&appliance);
+            state.appliance = appliance;
+        }
+        let (snapshot, mut reloaded) = self.build(&mut state);
+        faults.append(&mut reloaded.faults);
+        health.set_degraded(faults.iter().filter(|f| f.is_error()).map(ToString::to_string).collect());
+        let old = self.snapshot.swap(Arc::new(snapshot));
+        drop(state);
+        retire(&old);
+        let took = self.clock.monotonic().saturating_sub(began);
+        let reloaded = Reloaded { faults, restart_needed, took, ..reloaded };
+        tell(&reloaded);
+        reloaded
+    }
+
+    /// The snapshot of the files as they are now; of what is faulty, its last good version.
+    pub(crate) fn build(&self, state: &mut State) -> (Snapshot, Reloaded) {
+        let before = self.snapshot.load_full();
+        let judge = &mut |tenant: &config::Tenant| TenantEndpoints::judge(tenant, &self.presets);
+        let load = state.files.load(&state.appliance, &*self.environment, judge);
+        let mut faults = load.faults;
+        let mut compiled = Vec::with_capacity(load.tenants.len());
+        let known: std::collections::HashMap<_, _> = before.tenants().iter().map(|t| (&t.tenant.id, t)).collect();
+        for tenant in load.tenants {
+            // Unchanged files give the same tenant back: what was compiled from it is kept.
+            match known.get(&tenant.id).filter(|t| Arc::ptr_eq(&t.tenant, &tenant)) {
+                Some(same) => compiled.push(Arc::clone(same)),
+                None => match TenantEndpoints::new(tenant, &self.presets) {
+                    Ok(endpoints) => compiled.push(Arc::new(endpoints)),
+                    Err(more) => faults.extend(more),
+                },
+            }
+        }
+        let (gateway, limits) = (state.appliance.gateway.clone(), state.appliance.limits.clone());
+        let snapshot = Snapshot::new(gateway, limits, compiled, &load.unavailable);
+        let reloaded = Reloaded {
+            faults,
+            tenants: snapshot.tenants().len(),
+            endpoints: snapshot.len(),
+            changed: load.changed,
+            ..Reloaded::default()
+        };
+        (snapshot, reloaded)
+    }
+}
+
+/// Frees an old snapshot here, once no request uses it: freeing a hundred thousand endpoints in the middle of
+/// somebody's request would be felt.
+fn retire(old: &Arc<Snapshot>) {
+    /// Longer than requests take; whoever holds it then frees it.
+    const PATIENCE: u32 = 200;
+    for _ in 0..PATIENCE {
+        if Arc::strong_count(old) == 1 {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+}
+
+/// Faults written one by one; the rest is a number and `tidegate check`.
+const FAULTS_SHOWN: usize = 50;
+
+fn tell(reloaded: &Reloaded) {
+    for fault in reloaded.faults.iter().take(FAULTS_SHOWN) {
+        if fault.is_error() {
+            tracing::error!("configuration: {fault}");
+        } else {
+            tracing::warn!("configuration: {fault}");
+        }
+    }
+    if reloaded.faults.len() > FAULTS_SHOWN {
+        tracing::error!(
+            "configuration: {} more faults; `tidegate check` says them all",
+            reloaded.faults.len() - FAULTS_SHOWN
+        );
+    }
+    if !reloaded.restart_needed.is_empty() {
+        tracing::warn!("these keys take effect at the next start: {}", reloaded.restart_needed.join(", "));
+    }
+    tracing::info!(
+        tenants = reloaded.tenants,
+        endpoints = reloaded.endpoints,
+        changed = reloaded.changed,
+        ms = u64::try_from(reloaded.took.as_millis()).unwrap_or(u64::MAX),
+        "configuration loaded"
+    );
+}

@@ -1,0 +1,171 @@
+//! Where log lines go: one bounded buffer in memory, one thread that writes it out.
+//!
+//! A line costs its caller a copy under a short lock and never a system call, so that a slow terminal or a full
+//! pipe cannot hold up an answer. Lines gather for up to ten milliseconds; a process that is killed loses those.
+//! When the reader of the log is so slow that the buffer fills, lines are dropped and counted: the accept path is
+//! worth more than its log.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// About 20,000 lines: half a second of the fastest flood that a small machine can accept.
+const BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
+const GATHER: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Default)]
+struct State {
+    buffer: Vec<u8>,
+    closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    filled: Condvar,
+    dropped: AtomicU64,
+}
+
+/// A handle to the log's output; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sink {
+    shared: Arc<Shared>,
+}
+
+impl Sink {
+    /// Starts the thread that writes to `out`. It ends after `close`.
+    pub(crate) fn start(mut out: impl Write + Send + 'static) -> io::Result<(Self, JoinHandle<()>)> {
+        let sink = Self::default();
+        let shared = Arc::clone(&sink.shared);
+        let thread = std::thread::Builder::new().name("log-writer".into()).spawn(move || shared.write_out(&mut out))?;
+        Ok((sink, thread))
+    }
+
+    /// Adds whole lines, each with its line feed.
+    pub(crate) fn push(&self, lines: &[u8]) {
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.buffer.len() + lines.len() > BUFFER_BYTES_MAX || state.closed {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let was_empty = state.buffer.is_empty();
+        state.buffer.extend_from_slice(lines);
+        drop(state);
+        if was_empty {
+            self.shared.filled.notify_one();
+        }
+    }
+
+    /// Lines that were not written because nobody read the log fast enough.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Takes no more lines; the thread writes what there is and ends.
+    pub(crate) fn close(&self) {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.shared.filled.notify_all();
+    }
+}
+
+impl Shared {
+    fn write_out(&self, out: &mut dyn Write) {
+        let mut batch = Vec::new();
+        loop {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            while state.buffer.is_empty() && !state.closed {
+                state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if !state.closed {
+                // Let a few more lines gather: one write for all of them.
+                drop(state);
+                std::thread::park_timeout(GATHER);
+                state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.buffer.is_empty() && state.closed {
+                return;
+            }
+            std::mem::swap(&mut batch, &mut state.buffer);
+            drop(state);
+            // A log that cannot be written to must not take the appliance down with it.
+            let written = out.write_all(&batch).and_then(|()| out.flush());
+            if written.is_err() {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+            batch.clear();
+        }
+    }
+}
+
+/// `tracing` writes through the same buffer, so that lines of both kinds keep their order.
+impl Write for Sink {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        self.push(lines);
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    struct Channel(mpsc::Sender<Vec<u8>>);
+
+    impl Write for Channel {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_come_out_in_order_and_whole() {
+        let (sender, receiver) = mpsc::channel();
+        let (sink, thread) = Sink::start(Channel(sender)).unwrap();
+        for n in 0..1_000 {
+            sink.push(format!("line {n}\n").as_bytes());
+        }
+        sink.push(b"last\n");
+        sink.close();
+        thread.join().unwrap();
+        let all: Vec<u8> = receiver.iter().flatten().collect();
+        let expected: String = (0..1_000).map(|n| format!("line {n}\n")).chain(["last\n".to_owned()]).collect();
+        assert_eq!(String::from_utf8(all).unwrap(), expected);
+        assert_eq!(sink.dropped(), 0);
+    }
+
+    #[test]
+    fn a_stuck_reader_costs_lines_and_not_time() {
+        struct Stuck(mpsc::Receiver<()>);
+        impl Write for Stuck {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.recv().map_err(io::Error::other)?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (release, stuck) = mpsc::channel();
+        let (sink, thread) = Sink::start(Stuck(stuck)).unwrap();
+        let line = vec![b'x'; 64 * 1024];
+        for _ in 0..1_000 {
+            sink.push(&line);
+        }
+        assert!(sink.dropped() > 0);
+        drop(release);
+        sink.close();
+        thread.join().unwrap();
+    }
+}

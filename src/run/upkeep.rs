@@ -1,0 +1,138 @@
+//! What runs beside the accept path: sweeping, trimming, reloading, and telling others that the end has begun.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::Watcher;
+use eventlog::{EventLog, HoldingStore};
+use listen::ServerHandle;
+use prometheus_client::registry::Registry;
+use ratelimit::{InFlight, LocalLimits, Unauthenticated};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::health::Health;
+use super::reload::Reloader;
+use super::sink::Sink;
+
+/// Buckets settle within seconds to minutes; sweeping them costs a few ms per hundred thousand.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// Segments are dropped whole: a minute late is nothing beside days of retention.
+const TRIM_EVERY: Duration = Duration::from_mins(1);
+
+pub(super) async fn sweep(limits: Arc<LocalLimits>, unauthenticated: Arc<Unauthenticated>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        limits.sweep();
+        unauthenticated.sweep();
+    }
+}
+
+pub(super) async fn trim(log: Arc<dyn EventLog>, holding: Option<Arc<HoldingStore>>) {
+    loop {
+        tokio::time::sleep(TRIM_EVERY).await;
+        let (log, holding) = (Arc::clone(&log), holding.clone());
+        let trimmed = tokio::task::spawn_blocking(move || {
+            if let Some(Err(error)) = holding.map(|holding| holding.trim()) {
+                tracing::error!(%error, "the holding stream could not be trimmed");
+            }
+            log.trim()
+        });
+        match trimmed.await {
+            Ok(Ok(trimmed)) if trimmed.segments > 0 => {
+                tracing::info!(
+                    segments = trimmed.segments,
+                    records = trimmed.records,
+                    bytes = trimmed.bytes,
+                    "trimmed"
+                );
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the event log could not be trimmed"),
+            Err(error) => tracing::error!(%error, "trimming the event log ended in a fault of ours"),
+        }
+    }
+}
+
+/// Opens as many files as the system lets this process: a connection is one.
+pub(super) fn raise_file_limit(connections_max: u32) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    /// Segments, listeners, the control socket, and some air.
+    const OTHERS: u64 = 512;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = u64::from(connections_max) + OTHERS;
+    let Some(have) = current.filter(|have| *have < wanted) else { return };
+    let raised = maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    let set = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum });
+    if set.is_err() || raised < wanted {
+        tracing::warn!(
+            open_files = if set.is_ok() { raised } else { have },
+            wanted,
+            "fewer files may be open than gateway.listener.connections_max needs; raise LimitNOFILE or lower that key"
+        );
+    }
+}
+
+/// Gauges of parts that are read at each scrape.
+pub(super) fn register(
+    registry: &mut Registry,
+    sink: &Sink,
+    limits: &Arc<LocalLimits>,
+    in_flight: &Arc<InFlight>,
+    holding: Option<&Arc<HoldingStore>>,
+) {
+    let (sink, limits, in_flight) = (sink.clone(), Arc::clone(limits), Arc::clone(in_flight));
+    let holding = holding.cloned();
+    let mut gauges: Vec<super::metrics::Reading> = vec![
+        ("log_lines_dropped", "Log lines lost because nobody read them fast enough", Box::new(move || sink.dropped())),
+        (
+            "limit_buckets",
+            "Buckets of tenants and endpoints that owe something",
+            Box::new(move || limits.tracked() as u64),
+        ),
+        ("gateway_in_flight_bytes", "Bytes of bodies in memory", Box::new(move || in_flight.bytes())),
+    ];
+    if let Some(holding) = holding {
+        let again = Arc::clone(&holding);
+        gauges.push((
+            "holding_records",
+            "Deliveries that are held",
+            Box::new(move || {
+                let stat = holding.stat();
+                stat.pending + stat.quarantined
+            }),
+        ));
+        gauges.push(("holding_bytes", "Bytes of deliveries that are held", Box::new(move || again.stat().bytes)));
+    }
+    registry.register_collector(Box::new(super::metrics::Readings(gauges)));
+}
+
+/// Reloads on SIGHUP and whenever a file changes.
+pub(super) fn watch(runtime: &Runtime, mut watcher: Watcher, reloader: &Arc<Reloader>, health: &Arc<Health>) {
+    let (reloader, health) = (Arc::clone(reloader), Arc::clone(health));
+    runtime.spawn(async move {
+        let hangup = signal(SignalKind::hangup());
+        let Ok(mut hangup) = hangup else {
+            tracing::error!("SIGHUP cannot be watched; only changed files are");
+            return;
+        };
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => tracing::info!("SIGHUP: reloading"),
+                more = watcher.changed() => if !more { return },
+            }
+            let (reloader, health) = (Arc::clone(&reloader), Arc::clone(&health));
+            if let Err(error) = tokio::task::spawn_blocking(move || reloader.reload(&health)).await {
+                tracing::error!(%error, "the reload ended in a fault of ours; what was served before still is");
+            }
+        }
+    });
+}
+
+/// Tells balancers as soon as the drain begins, before the first connection is closed.
+pub(super) fn drain_with(runtime: &Runtime, server: ServerHandle, health: Arc<Health>) {
+    runtime.spawn(async move {
+        server.draining().await;
+        health.set_draining();
+    });
+}
