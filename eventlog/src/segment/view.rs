@@ -54,7 +54,17 @@ impl View {
             let live = storage.is_locked(&lock).map_err(OpenError::io("the lock of an epoch"))?;
             let manner = if live { Manner::Live } else { Manner::Settled };
             let files = &listing.segments;
-            let case = Case { storage: &*storage, directory, log, epoch, files, trimmed, manner, whole: false };
+            let case = Case {
+                storage: &*storage,
+                directory,
+                log,
+                epoch,
+                files,
+                trimmed,
+                manner,
+                whole: false,
+                read_only: true,
+            };
             let judged = case.judge(&mut |_| {})?;
             if live {
                 foreign.insert(epoch);
