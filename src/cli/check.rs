@@ -1,10 +1,9 @@
 //! `tidegate check`: everything that is wrong with the configuration, before it goes live.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use config::{Fault, Tenant, TenantFiles};
-use domain::text::Untrusted;
+use gateway::endpoint::TenantEndpoints;
 use gateway::scheme::{Presets, Scheme};
 use serde_json::json;
 
@@ -31,6 +30,9 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     let lines: Vec<FaultLine> = found.iter().map(FaultLine::from).collect();
     let errors = lines.iter().filter(|line| faults::is_error(line)).count();
     let warnings = lines.len() - errors;
+    // A file that is not there is no faulty one: nothing was checked.
+    let unread = appliance.is_none() && std::fs::File::open(&args.file.config).is_err();
+    let exit = if unread { Exit::Failed } else { Exit::yes_if(errors == 0) };
     if args.form.json {
         shell.out.json(&json!({
             "ok": errors == 0,
@@ -39,7 +41,7 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
             "endpoints": endpoints,
             "knownAnswers": inspector.known_answers,
         }))?;
-        return Ok(Exit::yes_if(errors == 0));
+        return Ok(exit);
     }
     faults::print(&lines, shell)?;
     let checked = format!(
@@ -58,95 +60,60 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     if appliance.is_none() {
         shell.out.remark("the tenants' files were not looked at: put the appliance's file right first");
     }
-    Ok(Exit::yes_if(errors == 0))
+    Ok(exit)
 }
 
-/// Looks at what only the schemes can judge: is there such a scheme, do its known answers come out, does each
-/// secret make a key?
-pub(crate) struct Inspector<'p> {
+/// Looks at what only the schemes can judge: what a running appliance refuses, and, beyond it, whether the known
+/// answers of every scheme in use come out.
+struct Inspector<'p> {
     presets: &'p Presets,
     /// Presets are tested once, however many endpoints use them.
     tested: HashMap<String, Vec<String>>,
-    pub(crate) known_answers: usize,
+    known_answers: usize,
 }
 
 impl<'p> Inspector<'p> {
-    pub(crate) fn new(presets: &'p Presets) -> Self {
+    fn new(presets: &'p Presets) -> Self {
         Self { presets, tested: HashMap::new(), known_answers: 0 }
     }
 
-    pub(crate) fn inspect(&mut self, tenant: &Tenant) -> Vec<Fault> {
-        let mut found = Vec::new();
-        let declared = self.declared(tenant, &mut found);
-        for (at, endpoint) in tenant.endpoints.iter().enumerate() {
-            let key = |last: &str| format!("endpoint[{at}].{last}");
-            let scheme = match (declared.get(&*endpoint.scheme), self.presets.get(&endpoint.scheme)) {
-                // Its own faults are said where it is declared.
-                (Some(None), _) => continue,
-                (Some(Some(scheme)), _) => Arc::clone(scheme),
-                (None, Some(preset)) => {
-                    let faults = self.preset_faults(preset).into_iter();
-                    found.extend(faults.map(|fault| tenant.fault(endpoint.line, key("scheme"), fault)));
-                    Arc::clone(preset)
-                }
-                (None, None) => {
-                    let name = Untrusted::new(endpoint.scheme.as_bytes());
-                    let message = format!("there is no scheme \"{name}\"; `tidegate schemes list` names them");
-                    found.push(tenant.fault(endpoint.line, key("scheme"), message));
-                    continue;
-                }
-            };
-            for (nth, entry) in endpoint.secrets.iter().enumerate() {
-                let key = key(&format!("secrets[{nth}]"));
-                match (scheme.key(&entry.secret), scheme.key_advice(&entry.secret)) {
-                    (Err(fault), _) => found.push(tenant.fault(endpoint.line, key, fault.to_string())),
-                    (Ok(_), Some(advice)) => {
-                        found.push(Fault::warning(tenant.file(), key, advice).at(endpoint.line));
-                    }
-                    (Ok(_), None) => {}
-                }
+    fn inspect(&mut self, tenant: &Tenant) -> Vec<Fault> {
+        let mut found = TenantEndpoints::judge(tenant, self.presets);
+        for declared in tenant.schemes() {
+            let name = &declared.declaration.name;
+            let mut say = |fault: String| found.push(tenant.fault(declared.line, format!("scheme.{name}"), fault));
+            if self.presets.get(name).is_some() {
+                say("is the name of a scheme that comes with Tidegate; give it another one".to_owned());
             }
+            // One that does not compile has been judged already.
+            let Ok(scheme) = Scheme::compile(&declared.declaration) else { continue };
+            self.run_known_answers(&scheme).into_iter().for_each(&mut say);
+        }
+        for endpoint in &tenant.endpoints {
+            let Some(preset) = self.presets.get(&endpoint.scheme) else { continue };
+            let faults = self.preset_faults(preset);
+            let key = format!("endpoint.{}.scheme", endpoint.id);
+            found.extend(faults.into_iter().map(|fault| tenant.fault(endpoint.line, key.clone(), fault)));
         }
         found
     }
 
-    /// The tenant's own schemes, compiled and tested; `None` for one that is faulty.
-    fn declared(&mut self, tenant: &Tenant, found: &mut Vec<Fault>) -> HashMap<String, Option<Arc<Scheme>>> {
-        let mut schemes = HashMap::new();
-        for (at, declared) in tenant.schemes().iter().enumerate() {
-            let name = declared.declaration.name.clone();
-            let mut say = |message: String| found.push(tenant.fault(declared.line, format!("scheme[{at}]"), message));
-            if self.presets.get(&name).is_some() {
-                say(format!("\"{name}\" is the name of a scheme that comes with Tidegate; give it another one"));
-            }
-            let scheme = Scheme::compile(&declared.declaration).map_err(|faults| faults.into_iter().for_each(&mut say));
-            let scheme = scheme.ok().and_then(|scheme| match scheme.self_test() {
-                Ok(count) => {
-                    self.known_answers += count;
-                    Some(scheme)
-                }
-                Err(faults) => {
-                    faults.into_iter().for_each(&mut say);
-                    None
-                }
-            });
-            schemes.insert(name, scheme);
-        }
-        schemes
-    }
-
-    fn preset_faults(&mut self, scheme: &Scheme) -> Vec<String> {
-        if let Some(faults) = self.tested.get(scheme.name()) {
+    fn preset_faults(&mut self, preset: &Scheme) -> Vec<String> {
+        if let Some(faults) = self.tested.get(preset.name()) {
             return faults.clone();
         }
-        let faults = match scheme.self_test() {
+        let faults = self.run_known_answers(preset);
+        self.tested.insert(preset.name().to_owned(), faults.clone());
+        faults
+    }
+
+    fn run_known_answers(&mut self, scheme: &Scheme) -> Vec<String> {
+        match scheme.self_test() {
             Ok(count) => {
                 self.known_answers += count;
                 Vec::new()
             }
             Err(faults) => faults,
-        };
-        self.tested.insert(scheme.name().to_owned(), faults.clone());
-        faults
+        }
     }
 }

@@ -34,8 +34,8 @@ secrets = [{ value = "secret:blank" }]
     let ran = files.run(&["check"], b"");
     assert_eq!(ran.exit, Exit::No);
     let said = files.said(&ran.answer);
-    assert!(said.contains("tenants/acme.toml:4: endpoint[0].scheme: there is no scheme \"githbu\""), "{said}");
-    assert!(said.contains("tenants/acme.toml:9: endpoint[1].secrets[0]: "), "{said}");
+    assert!(said.contains("tenants/acme.toml:4: endpoint.wh_1.scheme: there is no scheme \"githbu\""), "{said}");
+    assert!(said.contains("tenants/acme.toml:9: endpoint.wh_2.secrets: "), "{said}");
     assert!(said.contains("2 errors"), "{said}");
     let json: serde_json::Value = serde_json::from_str(&files.run(&["check", "--json"], b"").answer).unwrap();
     assert_eq!(json["faults"].as_array().unwrap().len(), 2);
@@ -69,7 +69,7 @@ headers = { X-Ours = "0000000000000000000000000000000000000000000000000000000000
     let files = Files::with(&format!("{}\n{declared}", GOOD.replace("\"github\"", "\"ours\"")));
     let ran = files.run(&["check"], b"");
     assert_eq!(ran.exit, Exit::No, "{}", ran.answer);
-    assert!(files.said(&ran.answer).contains("scheme[0]"), "{}", ran.answer);
+    assert!(files.said(&ran.answer).contains("scheme.ours: "), "{}", ran.answer);
     assert!(ran.answer.contains("known answer 1"), "{}", ran.answer);
 }
 
@@ -104,6 +104,12 @@ fn curl_is_printed_ready_to_paste() {
     assert!(ran.answer.contains("-H 'Host: hooks.example.com'"), "{}", ran.answer);
     assert!(ran.answer.contains("-H 'X-Hub-Signature-256: sha256="), "{}", ran.answer);
     assert!(!ran.answer.contains("Everybody"));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_a_failure_and_not_a_no() {
+    let ran = run_with(&["check", "--config", "/nonexistent.toml"], b"", &[]);
+    assert_eq!(ran.exit, Exit::Failed, "{}", ran.answer);
 }
 
 #[test]

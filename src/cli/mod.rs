@@ -13,6 +13,7 @@ mod faults;
 mod http;
 mod log;
 mod out;
+mod plan;
 mod reference;
 mod reload;
 mod run;

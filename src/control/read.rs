@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use data_encoding::BASE64;
-use eventlog::{Class, EventLog, EventReader, Filter, HeaderBlock, ReadError, Scope, Start, StoredEvent};
+use eventlog::holding::{Held, HoldingFilter, Status};
+use eventlog::{Class, EventLog, EventReader, Filter, HeaderBlock, HoldingStore, ReadError, Scope, Start, StoredEvent};
 
 use super::time::rfc3339;
-use super::wire::{DeliveryId, EventLine, Find, PlaceLine, Query, Text, Which, Whose};
+use super::wire::{DeliveryId, EventLine, Find, HeldLine, PlaceLine, Query, Text, Which, Whose};
 
 /// Where lines go. An error means that nobody wants more of them.
 pub(crate) trait Sink {
@@ -74,10 +75,74 @@ fn newest<S: Sink>(
     ring.into_iter().try_for_each(|line| sink.take(line)).map_err(Ended::Stopped)
 }
 
+/// Why there is nothing to say about held deliveries.
+const HOLDING_OFF: &str = "the holding stream is switched off (holding.enabled)";
+
+/// Reads held deliveries as `query` says. What is held is bounded, so that it can be gathered.
+pub(crate) fn held<S: Sink>(store: Option<&HoldingStore>, query: &Query, sink: &mut S) -> Result<(), Ended<S::Stop>> {
+    let store = store.ok_or_else(|| Ended::Unreadable(HOLDING_OFF.to_owned()))?;
+    let filter = HoldingFilter {
+        endpoint: query.endpoint.clone(),
+        status: None,
+        from_unix_ms: query.since,
+        until_unix_ms: query.until,
+    };
+    let all = store.iter(&scope(&query.whose), &filter);
+    let count = match query.which {
+        Which::All => usize::MAX,
+        Which::First(count) => usize::try_from(count).unwrap_or(usize::MAX),
+        Which::Newest(count) => {
+            let mut ring = VecDeque::new();
+            for held in all {
+                if ring.len() == count as usize {
+                    ring.pop_front();
+                }
+                ring.push_back(held_line(&held?, query.whole));
+            }
+            return ring.into_iter().try_for_each(|line| sink.take(line)).map_err(Ended::Stopped);
+        }
+        Which::Follow | Which::FollowFromNow => {
+            return Err(Ended::Unreadable("held deliveries cannot be followed".to_owned()));
+        }
+    };
+    for held in all.take(count) {
+        sink.take(held_line(&held?, query.whole)).map_err(Ended::Stopped)?;
+    }
+    Ok(())
+}
+
+/// Finds one held delivery, whole.
+pub(crate) fn find_held(store: Option<&HoldingStore>, find: &Find) -> Result<Option<EventLine>, String> {
+    let store = store.ok_or_else(|| HOLDING_OFF.to_owned())?;
+    match store.by_id(&scope(&find.whose), find.id) {
+        Ok(found) => Ok(found.map(|held| held_line(&held, true))),
+        Err(ReadError::ScopeMismatch { .. }) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn held_line(held: &Held, whole: bool) -> EventLine {
+    let status = match held.status {
+        Status::Pending => "pending",
+        Status::Quarantined => "quarantined",
+    };
+    let reason = held.reason.to_string();
+    EventLine {
+        place: None,
+        held: Some(HeldLine { status: status.to_owned(), reason }),
+        secret: None,
+        ..line(&held.delivery, whole)
+    }
+}
+
 /// Finds one event, whole.
 pub(crate) fn find(log: &dyn EventLog, find: &Find) -> Result<Option<EventLine>, String> {
-    let found = log.by_id(&scope(&find.whose), find.id).map_err(|error| error.to_string())?;
-    Ok(found.map(|event| line(&event, true)))
+    match log.by_id(&scope(&find.whose), find.id) {
+        Ok(found) => Ok(found.map(|event| line(&event, true))),
+        // Somebody else's: for whoever asks it is not there, and that there is one is nobody's business.
+        Err(ReadError::ScopeMismatch { .. }) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn scope(whose: &Whose) -> Scope {

@@ -146,7 +146,12 @@ impl Service {
         // Detached on purpose: it ends when the body is dropped, and the body goes with its connection.
         drop(tokio::task::spawn_blocking(move || {
             let mut sink = StreamSink { writer };
-            match read::events(&**node.log(), &query, &mut sink) {
+            let read = if query.held {
+                read::held(node.holding().map(|store| &**store), &query, &mut sink)
+            } else {
+                read::events(&**node.log(), &query, &mut sink)
+            };
+            match read {
                 Ok(()) => sink.writer.finish(None),
                 Err(Ended::Unreadable(fault)) => sink.writer.finish(Some(fault)),
                 Err(Ended::Stopped(Gone)) => {}
@@ -159,7 +164,13 @@ impl Service {
     async fn event(&self, find: Find) -> Result<Answer, No> {
         let _permit = self.reader()?;
         let node = Arc::clone(&self.node);
-        let found = blocking(move || read::find(&**node.log(), &find));
+        let found = blocking(move || {
+            if find.held {
+                read::find_held(node.holding().map(|store| &**store), &find)
+            } else {
+                read::find(&**node.log(), &find)
+            }
+        });
         match found.await? {
             Ok(line) => json_answer(&line),
             Err(fault) => Err(No(StatusCode::INTERNAL_SERVER_ERROR, fault)),

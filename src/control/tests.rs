@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::{Clock, EndpointId, EventId, ManualClock, NodeId, Slot, TenantId};
-use eventlog::{Class, EventLog, HeaderBlock, MemoryLog, NewEvent};
+use eventlog::holding::{HoldingSettings, NewHeld, Status};
+use eventlog::{Class, EventLog, HeaderBlock, HoldingStore, MemoryLog, NewEvent};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
@@ -25,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 struct TestNode {
     log: Arc<dyn EventLog>,
+    holding: Arc<HoldingStore>,
 }
 
 #[async_trait]
@@ -33,8 +35,8 @@ impl Node for TestNode {
         &self.log
     }
 
-    fn holding(&self) -> Option<&Arc<eventlog::HoldingStore>> {
-        None
+    fn holding(&self) -> Option<&Arc<HoldingStore>> {
+        Some(&self.holding)
     }
 
     async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {
@@ -66,6 +68,7 @@ impl Node for TestNode {
 struct Running {
     socket: PathBuf,
     log: Arc<dyn EventLog>,
+    holding: Arc<HoldingStore>,
     stop: Option<oneshot::Sender<()>>,
     server: tokio::task::JoinHandle<()>,
     _directory: tempfile::TempDir,
@@ -76,12 +79,17 @@ impl Running {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("control.sock");
         let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(NOW);
-        let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new(NodeId(1), clock));
-        let node = Arc::new(TestNode { log: Arc::clone(&log) });
+        let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new(NodeId(1), Arc::clone(&clock)));
+        let mut log_settings = eventlog::embedded::Settings::new(&config::Log::default(), NodeId(1));
+        log_settings.directory = directory.path().to_owned();
+        log_settings.reserve_bytes = 0;
+        let holding = HoldingSettings::new(&config::Holding::default(), &log_settings, 1 << 20);
+        let holding = Arc::new(HoldingStore::open(&holding, clock).unwrap().0);
+        let node = Arc::new(TestNode { log: Arc::clone(&log), holding: Arc::clone(&holding) });
         let (stop, stopped) = oneshot::channel::<()>();
         let socket = Socket::bind(&path).unwrap();
         let server = tokio::spawn(serve(socket, node, async move { drop(stopped.await) }));
-        Self { socket: path, log, stop: Some(stop), server, _directory: directory }
+        Self { socket: path, log, holding, stop: Some(stop), server, _directory: directory }
     }
 
     async fn client(&self) -> Client {
@@ -89,28 +97,31 @@ impl Running {
     }
 
     async fn commit(&self, tenant_name: &str, endpoint_name: &str, nth: u8, body: Bytes) -> EventId {
-        let id = EventId::new(NOW + u64::from(nth), Slot::of(endpoint_name), NodeId(1), [nth; 6]);
-        let mut headers = HeaderBlock::with_capacity(64);
-        headers.push(b"X-Odd", b"\xff\x1b").unwrap();
-        let event = NewEvent {
-            id,
-            tenant: tenant(tenant_name),
-            endpoint: endpoint(endpoint_name),
-            retention: "default".into(),
-            received_unix_ms: NOW + u64::from(nth),
-            peer: "127.0.0.1:5555".parse().unwrap(),
-            method: "POST".into(),
-            target: Bytes::from_static(b"/hooks/wh_1"),
-            headers: headers.finish(),
-            body,
-            scheme: "github".into(),
-            secret: "primary".into(),
-            delivery_id: None,
-            class: Class::Normal,
-            signed_at_unix_ms: None,
-            public_url: "https://hooks.example.com".into(),
-        };
-        self.log.append(event).await.unwrap().id
+        self.log.append(delivery(tenant_name, endpoint_name, nth, body)).await.unwrap().id
+    }
+}
+
+fn delivery(tenant_name: &str, endpoint_name: &str, nth: u8, body: Bytes) -> NewEvent {
+    let id = EventId::new(NOW + u64::from(nth), Slot::of(endpoint_name), NodeId(1), [nth; 6]);
+    let mut headers = HeaderBlock::with_capacity(64);
+    headers.push(b"X-Odd", b"\xff\x1b").unwrap();
+    NewEvent {
+        id,
+        tenant: tenant(tenant_name),
+        endpoint: endpoint(endpoint_name),
+        retention: "default".into(),
+        received_unix_ms: NOW + u64::from(nth),
+        peer: "127.0.0.1:5555".parse().unwrap(),
+        method: "POST".into(),
+        target: Bytes::from_static(b"/hooks/wh_1"),
+        headers: headers.finish(),
+        body,
+        scheme: "github".into(),
+        secret: "primary".into(),
+        delivery_id: None,
+        class: Class::Normal,
+        signed_at_unix_ms: None,
+        public_url: "https://hooks.example.com".into(),
     }
 }
 
@@ -158,6 +169,39 @@ async fn a_tenant_sees_its_own_and_the_operator_sees_all() {
     let find = Find { id: theirs, ..find };
     let nothing: Result<Option<EventLine>, _> = client.ask("/v1/event", &find).await;
     assert!(!matches!(nothing, Ok(Some(_))), "another tenant's event is never shown");
+}
+
+#[tokio::test]
+async fn held_deliveries_are_apart_and_say_why() {
+    let running = Running::start();
+    running.commit("acme", "wh_1", 1, Bytes::new()).await;
+    for (nth, whose) in [(2, "acme"), (3, "other"), (4, "acme")] {
+        let delivery = delivery(whose, "wh_1", nth, Bytes::from_static(b"held"));
+        running.holding.hold(NewHeld { delivery, status: Status::Quarantined, reason: "mismatch" }).unwrap();
+    }
+    let held = Query { held: true, ..query(Whose::Tenant(tenant("acme")), Which::All) };
+    // Holding is not waited for: it is there once it is durable.
+    let found = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let found = all(&running, &held).await;
+            if found.len() == 2 {
+                break found;
+            }
+        }
+    });
+    let found = found.await.expect("what is held becomes durable");
+    let why = found[0].held.as_ref().unwrap();
+    assert_eq!((why.status.as_str(), why.reason.as_str()), ("quarantined", "mismatch"));
+    assert!(found[0].place.is_none() && found[0].secret.is_none());
+    let newest = Query { which: Which::Newest(1), ..held.clone() };
+    assert_eq!(all(&running, &newest).await[0].id, found[1].id);
+
+    let find = Find { whose: Whose::Tenant(tenant("acme")), id: found[0].id, held: true };
+    let whole: Option<EventLine> = running.client().await.ask("/v1/event", &find).await.unwrap();
+    assert_eq!(whole.unwrap().body().unwrap(), b"held");
+    let find = Find { held: false, ..find };
+    let event: Option<EventLine> = running.client().await.ask("/v1/event", &find).await.unwrap();
+    assert!(event.is_none(), "what is held is no event");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ pub(super) fn run(args: &EventsExport, shell: &mut Shell<'_>) -> Outcome {
     let mut query = super::query(&args.scope, &args.span, which, shell)?;
     query.whole = true;
     query.held = args.held;
-    let source = Source::open(&args.scope.place)?;
+    let source = Source::open(&args.scope.place, shell)?;
     source.each(&query, &mut |line| shell.out.json(&line))?;
     Ok(Exit::Yes)
 }

@@ -22,7 +22,7 @@ pub(super) fn run(args: &EventsList, shell: &mut Shell<'_>) -> Outcome {
     if query.since.is_none() && !args.held {
         query.since = Some(SINCE_DEFAULT.unix_ms(shell.clock.unix_ms()));
     }
-    let source = Source::open(&args.scope.place)?;
+    let source = Source::open(&args.scope.place, shell)?;
     if args.form.json {
         source.each(&query, &mut |line| shell.out.json(&line))?;
         return Ok(Exit::Yes);

@@ -56,3 +56,5 @@ fn query(scope: &Scope, span: &Span, which: Which, shell: &Shell<'_>) -> Outcome
 
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
+mod tests;

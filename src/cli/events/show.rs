@@ -18,7 +18,7 @@ const VALUE_BYTES_MAX: usize = 2048;
 
 pub(super) fn run(args: &EventsShow, shell: &mut Shell<'_>) -> Outcome {
     let find = Find { whose: super::whose(&args.scope, shell)?, id: args.id, held: args.held };
-    let source = Source::open(&args.scope.place)?;
+    let source = Source::open(&args.scope.place, shell)?;
     let Some(mut line) = source.find(&find)? else {
         let hint =
             if args.held { "without --held the events are looked at" } else { "--held looks at what did not verify" };

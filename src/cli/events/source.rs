@@ -1,24 +1,46 @@
 //! Where events are read from: the running appliance, which knows what is durable now, else its log's directory.
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use domain::text::Untrusted;
+use domain::{Clock, NodeId};
+use eventlog::{EmbeddedLog, EventLog};
+
+use super::super::Shell;
 use super::super::args::Place;
 use super::super::block_on;
 use super::super::exit::{Failure, Outcome};
 use super::super::settings;
 use crate::control::client::{Client, ClientError};
-use crate::control::wire::{EventLine, Find, Query};
+use crate::control::read::{self, Ended, Sink};
+use crate::control::wire::{EventLine, Find, LogStat, Query, Stat};
 
 /// A log that can be read.
 #[derive(Debug)]
 pub(crate) enum Source {
     Node(PathBuf),
+    Directory(EmbeddedLog),
 }
 
 impl Source {
-    /// The running appliance; without one, the directory of its log.
-    pub(crate) fn open(place: &Place) -> Outcome<Self> {
-        let socket = socket(place.socket.as_deref(), &place.config)?;
+    /// The running appliance; without one, the directory of its log, and a remark that says so.
+    pub(crate) fn open(place: &Place, shell: &mut Shell<'_>) -> Outcome<Self> {
+        if let Some(directory) = &place.log {
+            return open_directory(directory, &shell.clock);
+        }
+        if let Some(socket) = &place.socket {
+            return Ok(Self::Node(socket.clone()));
+        }
+        let appliance = settings::appliance(&place.config)?;
+        let socket = appliance.admin.socket;
+        if is_absent(&socket) {
+            let directory = &appliance.log.directory;
+            shell.out.remark(format_args!("no appliance answers at {}; reading {}", shown(&socket), shown(directory)));
+            return open_directory(directory, &shell.clock);
+        }
         Ok(Self::Node(socket))
     }
 
@@ -41,6 +63,12 @@ impl Source {
                 }
                 Ok(())
             }),
+            Self::Directory(_) if query.held => Err(holding_needs_node()),
+            Self::Directory(log) => match read::events(log, query, &mut Take(take)) {
+                Ok(()) => Ok(()),
+                Err(Ended::Stopped(failure)) => Err(failure),
+                Err(Ended::Unreadable(fault)) => Err(unreadable(&fault)),
+            },
         }
     }
 
@@ -50,8 +78,53 @@ impl Source {
                 let mut client = Client::connect(socket).await.map_err(|error| unanswered(&error))?;
                 client.ask("/v1/event", find).await.map_err(|error| unanswered(&error))
             }),
+            Self::Directory(_) if find.held => Err(holding_needs_node()),
+            Self::Directory(log) => read::find(log, find).map_err(|fault| unreadable(&fault)),
         }
     }
+
+    pub(crate) fn stat(&self) -> Outcome<LogStat> {
+        match self {
+            Self::Node(socket) => block_on(async {
+                let mut client = Client::connect(socket).await.map_err(|error| unanswered(&error))?;
+                let stat: Stat = client.get("/v1/stat").await.map_err(|error| unanswered(&error))?;
+                Ok(stat.log)
+            }),
+            Self::Directory(log) => Ok(log.stat().into()),
+        }
+    }
+}
+
+/// Lines to a closure.
+struct Take<'a>(&'a mut dyn FnMut(EventLine) -> Outcome<()>);
+
+impl Sink for Take<'_> {
+    type Stop = Failure;
+
+    fn take(&mut self, line: EventLine) -> Outcome<()> {
+        (self.0)(line)
+    }
+
+    fn caught_up(&mut self) -> Outcome<()> {
+        Err(needs_node("a directory is read as it is now", "following waits for what is committed"))
+    }
+}
+
+fn open_directory(directory: &Path, clock: &Arc<dyn Clock>) -> Outcome<Source> {
+    // Which node reads says nothing about which node wrote: records carry their own.
+    let log = EmbeddedLog::open_read_only(directory, NodeId::default(), Arc::clone(clock));
+    log.map(Source::Directory).map_err(|error| {
+        Failure::failed(
+            format_args!("could not open the log in {}: {error}", shown(directory)),
+            "name its directory with --log or its configuration with --config, as a user that may read it",
+        )
+    })
+}
+
+/// Is nobody behind this socket? Whatever else may be wrong with it is said by whoever uses it.
+fn is_absent(socket: &Path) -> bool {
+    let probe = UnixStream::connect(socket).map_err(|error| error.kind());
+    matches!(probe, Err(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
 }
 
 /// The control socket: named, or as the configuration has it.
@@ -64,6 +137,18 @@ pub(crate) fn socket(named: Option<&Path>, config: &Path) -> Outcome<PathBuf> {
 
 pub(crate) fn needs_node(what: &str, why: &str) -> Failure {
     Failure::usage(format_args!("{what}, and {why}"), "leave --log out, and start the appliance with `tidegate run`")
+}
+
+fn holding_needs_node() -> Failure {
+    Failure::failed("what is held is known to a running appliance only", "start it with `tidegate run`")
+}
+
+fn unreadable(fault: &str) -> Failure {
+    Failure::failed(fault, "`tidegate log verify` says what is damaged and where")
+}
+
+fn shown(path: &Path) -> String {
+    Untrusted::with_limit(path.as_os_str().as_encoded_bytes(), 1024).to_string()
 }
 
 /// Why the appliance did not answer, and what to do about it.

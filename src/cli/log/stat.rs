@@ -2,25 +2,19 @@
 
 use super::super::Shell;
 use super::super::args::LogStat;
-use super::super::block_on;
-use super::super::events::source;
+use super::super::events::source::Source;
 use super::super::exit::{Exit, Outcome};
 use super::super::out::Tone;
 use super::super::table::{Cell, Table};
 use super::super::when::distance;
-use crate::control::client::Client;
-use crate::control::wire::{LaneStat, LogStat as Stat, Stat as NodeStat};
+use crate::control::wire::{LaneStat, LogStat as Stat};
 
 pub(in crate::cli) fn stat(args: &LogStat, shell: &mut Shell<'_>) -> Outcome {
-    let socket = source::socket(args.place.socket.as_deref(), &args.place.config)?;
-    let stat: NodeStat = block_on(async {
-        let mut client = Client::connect(&socket).await.map_err(|error| source::unanswered(&error))?;
-        client.get("/v1/stat").await.map_err(|error| source::unanswered(&error))
-    })?;
+    let stat = Source::open(&args.place, shell)?.stat()?;
     if args.form.json {
-        shell.out.json(&stat.log)?;
+        shell.out.json(&stat)?;
     } else {
-        print(&stat.log, shell)?;
+        print(&stat, shell)?;
     }
     Ok(Exit::Yes)
 }
@@ -59,7 +53,7 @@ fn row(lane: &LaneStat) -> Vec<Cell> {
         Cell::from(bytes(lane.event_bytes)),
         Cell::from(bytes(lane.disk_bytes)),
         Cell::new(&lane.segments),
-        Cell::from(distance(lane.retention_ms)),
+        Cell::from(lane.retention_ms.map_or_else(|| "-".to_owned(), distance)),
         Cell::untrusted(lane.oldest_at.as_deref().unwrap_or("-")),
         Cell::untrusted(&lane.sync),
         state,
@@ -90,7 +84,7 @@ mod tests {
             generation: 0,
             shard: 0,
             active: true,
-            retention_ms: 30 * 86_400_000,
+            retention_ms: Some(30 * 86_400_000),
             records: 1_234_567,
             event_bytes: 1_300_000_000,
             segments: 21,
