@@ -13,14 +13,16 @@ pub mod holding;
 mod index;
 pub mod log;
 pub mod position;
+mod scope;
 pub mod segment;
 pub mod stat;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
 #[cfg(any(test, feature = "test-util"))]
+pub mod fuzz;
+#[cfg(any(test, feature = "test-util"))]
 pub mod memory;
-mod scope;
 
 pub use codec::decode_event;
 pub use embedded::EmbeddedLog;

@@ -23,8 +23,8 @@ pub(crate) struct Lane {
     pub(crate) age: Option<Duration>,
     pub(crate) index: Arc<LaneIndex>,
     pub(crate) segments: Segments,
-    /// Records cannot be read somewhere.
-    pub(crate) damaged: AtomicBool,
+    /// Something is missing in front of the oldest segment: whoever begins there reads on, and meets it.
+    pub(crate) front_is_missing: AtomicBool,
 }
 
 /// A journal that is written, or a look at one that is not ours.
@@ -89,8 +89,10 @@ impl Lane {
     pub(crate) fn take_up_segments(&self) {
         let lossy: Vec<SegmentId> =
             self.segments.damage().iter().filter(|damage| damage.kind.loses_records()).map(|d| d.segment).collect();
-        self.damaged.store(!lossy.is_empty(), Ordering::Relaxed);
         let segments = self.segments.segments();
+        let oldest = segments.first().map(|info| info.id);
+        let in_front = |at: &SegmentId| oldest.is_none_or(|oldest| *at < oldest);
+        self.front_is_missing.store(lossy.iter().any(in_front), Ordering::Relaxed);
         for (nth, info) in segments.iter().enumerate() {
             match info.state {
                 SegmentState::Active => continue,
@@ -227,15 +229,12 @@ impl Lane {
     pub(crate) fn fault(&self, fault: segment::ReadError, at: segment::Position) -> ReadError {
         let lane = self.place.lane.clone();
         match fault {
-            segment::ReadError::Damaged(damage) => {
-                self.damaged.store(true, Ordering::Relaxed);
-                ReadError::Damaged {
-                    lane,
-                    segment: damage.segment.to_string(),
-                    offset: damage.offset,
-                    reason: damage.kind.label().to_owned(),
-                }
-            }
+            segment::ReadError::Damaged(damage) => ReadError::Damaged {
+                lane,
+                segment: damage.segment.to_string(),
+                offset: damage.offset,
+                reason: damage.kind.label().to_owned(),
+            },
             segment::ReadError::Trimmed { oldest } => {
                 ReadError::Trimmed { position: self.position(at), earliest: self.position(oldest) }
             }

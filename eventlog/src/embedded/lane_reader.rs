@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::lane::Lane;
 use super::lane_index::Answer;
@@ -172,7 +173,9 @@ impl LaneReader {
 
     /// Decides how to go on from the place.
     fn plan(&mut self, wanted: &Wanted<'_>) -> Result<Plan, ReadError> {
-        if self.streaming == Some(self.at.segment()) {
+        let begins_at_a_hole =
+            self.at == segment::Position::START && self.lane.front_is_missing.load(Ordering::Relaxed);
+        if begins_at_a_hole || self.streaming == Some(self.at.segment()) {
             return Ok(Plan::Stream);
         }
         self.lane.refresh();

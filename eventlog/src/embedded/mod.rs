@@ -194,7 +194,7 @@ impl Lane {
         retention: &[(String, std::time::Duration)],
     ) -> Arc<Self> {
         let age = retention.iter().find(|(name, _)| **name == *place.lane.class).map(|(_, age)| *age);
-        let lane = Self { place, age, index, segments, damaged: false.into() };
+        let lane = Self { place, age, index, segments, front_is_missing: false.into() };
         lane.take_up_segments();
         Arc::new(lane)
     }

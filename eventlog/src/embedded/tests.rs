@@ -499,6 +499,40 @@ fn damage_halts_every_way_of_reading_until_it_is_skipped() {
     assert!(log.stat().lanes.iter().any(|lane| !lane.damage.is_empty()));
 }
 
+/// Segments that are not there at all: in front of everything, in the middle.
+#[test]
+fn a_missing_segment_halts_every_way_of_reading() {
+    for victim in [0, 2] {
+        let on_disk = OnDisk::new(1);
+        let clock = clock();
+        append_all(&on_disk.open(&clock), &many(0, 1_000));
+        let of_default = |path: &PathBuf| path.to_str().unwrap().contains("default");
+        let segments: Vec<_> = on_disk.files(".seg").into_iter().filter(of_default).collect();
+        std::fs::remove_file(&segments[victim]).unwrap();
+        let log = on_disk.open(&clock);
+        for (scope, filter) in [
+            (Scope::Operator, Filter::default()),
+            (Scope::Tenant(tenant("acme")), Filter::default()),
+            (Scope::Operator, of_endpoint("wh_1")),
+        ] {
+            let mut reader = log.reader(scope.clone(), Start::Earliest, filter).unwrap();
+            let (mut seen, mut halts) = (0, 0);
+            loop {
+                match reader.next() {
+                    Ok(Some(_)) => seen += 1,
+                    Ok(None) => break,
+                    Err(ReadError::Damaged { .. }) => {
+                        halts += 1;
+                        assert!(reader.skip_damage());
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            assert!(halts > 0 && seen > 0, "{victim} {scope:?}: {halts} halts, {seen} seen");
+        }
+    }
+}
+
 #[test]
 fn a_reader_beside_a_running_process_sees_what_is_durable_and_changes_nothing() {
     let on_disk = OnDisk::new(2);
@@ -620,3 +654,5 @@ fn stat_says_what_there_is() {
     };
     assert!(log.lanes.iter().map(sealed).sum::<usize>() > 0);
 }
+
+mod model;
