@@ -13,6 +13,7 @@ use super::position::{Position, SegmentId};
 use super::settle;
 use super::shared::{Limit, Shared};
 use super::storage::WriteMode;
+use super::trim;
 use super::window::{NoBatchReason, RawBatch, Window};
 
 /// A durable record. Its payload shares memory with the piece of the file that it was read in (up to 1 MiB, or the
@@ -307,7 +308,7 @@ impl Cursor {
     /// another segment's by now), or nobody but the caller says that a batch should be there.
     fn not_a_batch(&mut self, id: SegmentId, offset: u64, end: u64, kind: DamageKind) -> Result<(), ReadError> {
         self.open = None;
-        if self.shared.limit(id).is_none() {
+        if self.shared.limit(id).is_none() || trim::trimmed_elsewhere(&self.shared, id) {
             return self.not_trimmed(self.at);
         }
         if !self.trusted && !self.begins_batch(id, offset)? {
@@ -341,8 +342,15 @@ impl Cursor {
             let settled = matches!(limit.state, SegmentState::Sealed | SegmentState::Closed);
             let mode = if settled { WriteMode::Buffered } else { WriteMode::Direct };
             let path = segment_path(&self.shared.settings.directory, id);
-            let file = self.shared.storage.open_read(&path, mode);
-            let file = file.map_err(|source| ReadError::Io { segment: id, source })?;
+            let file = match self.shared.storage.open_read(&path, mode) {
+                Ok(file) => file,
+                Err(source) => {
+                    if self.shared.limit(id).is_none() || trim::trimmed_elsewhere(&self.shared, id) {
+                        self.not_trimmed(self.at)?;
+                    }
+                    return Err(ReadError::Io { segment: id, source });
+                }
+            };
             self.open = Some((id, limit.state, Window::new(file)));
         }
         match &mut self.open {

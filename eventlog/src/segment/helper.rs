@@ -36,7 +36,18 @@ struct State {
     preparing: bool,
     prepared: Option<Result<Made, MakeError>>,
     looking: bool,
-    stopped: bool,
+    life: Life,
+}
+
+/// Of the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Life {
+    #[default]
+    Working,
+    /// It ends after the jobs that wait.
+    Stopping,
+    /// It is no more: nobody waits for it.
+    Ended,
 }
 
 pub(crate) struct Helper {
@@ -77,6 +88,9 @@ impl Helper {
             if let Some(prepared) = state.prepared.take() {
                 return prepared;
             }
+            if state.life == Life::Ended {
+                return Err(MakeError::Io(std::io::Error::other("the log's helper ended")));
+            }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -84,7 +98,7 @@ impl Helper {
     /// Waits for a preparation that is under way, and gives up its result. The file stays.
     pub(crate) fn settle(&self) -> Option<Made> {
         let mut state = locked(&self.state);
-        while state.preparing {
+        while state.preparing && state.life != Life::Ended {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.prepared.take().and_then(Result::ok)
@@ -104,7 +118,17 @@ impl Helper {
 
     /// Ends the thread after the jobs that wait.
     pub(crate) fn stop(&self) {
-        locked(&self.state).stopped = true;
+        let mut state = locked(&self.state);
+        if state.life == Life::Working {
+            state.life = Life::Stopping;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Also when a side file's maker panics, the writer must not wait for a thread that is not there.
+    pub(crate) fn ended(&self) {
+        locked(&self.state).life = Life::Ended;
         self.changed.notify_all();
     }
 
@@ -115,7 +139,7 @@ impl Helper {
                 if let Some(job) = state.jobs.pop_front() {
                     break job;
                 }
-                if state.stopped {
+                if state.life == Life::Stopping {
                     return;
                 }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -51,6 +51,14 @@ impl Drop for Last {
     }
 }
 
+struct Ended(Arc<Helper>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
+}
+
 impl Journal {
     /// Takes an epoch of its own, judges what is there, and starts to write a segment of its own. Reads the tails of
     /// segments that were not sealed; blocks for as long as that takes.
@@ -111,7 +119,11 @@ impl Journal {
         let helper = Arc::clone(&self.helper);
         let last = Last(Arc::clone(&self.shared), Arc::clone(&self.helper));
         let name = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        locked(&self.threads).push(name("log-helper").spawn(move || helper.run())?);
+        let helping = name("log-helper").spawn(move || {
+            let _ended = Ended(Arc::clone(&helper));
+            helper.run();
+        })?;
+        locked(&self.threads).push(helping);
         let writing = name("log-writer").spawn(move || {
             let _last = last;
             writer.run();

@@ -8,7 +8,7 @@ use std::io;
 use super::catalog::{SegmentInfo, SegmentState};
 use super::format::LogId;
 use super::names::{self, Name, TRIM_MARK, end_path, free_name, segment_path, side_path};
-use super::position::Position;
+use super::position::{Position, SegmentId};
 use super::settle;
 use super::shared::{Shared, locked};
 
@@ -80,6 +80,21 @@ pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) ->
     }
     shared.storage.sync_directory(directory)?;
     Ok(trimmed)
+}
+
+/// The segment's file is gone without our doing. If the mark on the disk says that another process trimmed it, this one
+/// knows it from now on; true then.
+pub(crate) fn trimmed_elsewhere(shared: &Shared, id: SegmentId) -> bool {
+    let mark = shared.storage.read(&shared.settings.directory.join(TRIM_MARK), 4096).ok().flatten();
+    let Some(mark) = mark.and_then(|bytes| decode_mark(&shared.log, &bytes)) else { return false };
+    if mark.segment() < id {
+        return false;
+    }
+    let mut catalog = shared.catalog();
+    catalog.trimmed = catalog.trimmed.max(mark);
+    catalog.segments.retain(|id, info| *id > mark.segment() || info.state == SegmentState::Active);
+    catalog.damage.retain(|damage| damage.segment > mark.segment());
+    true
 }
 
 /// Drops one; false if there is none to drop.

@@ -6,7 +6,10 @@ use bytes::Bytes;
 
 use super::rig::*;
 use crate::segment::storage::MemoryStorage;
-use crate::segment::{AppendError, Entry, Journal, Payload, Position, ReadError, Rejected, SyncMode};
+use crate::segment::{
+    AppendError, Entry, Journal, Payload, Position, ReadError, RecordView, Rejected, SegmentId, SegmentInfo,
+    SegmentObserver, SideFile, SyncMode,
+};
 
 #[test]
 fn what_is_appended_is_read_in_order_and_after_a_reopen() {
@@ -167,6 +170,73 @@ fn two_processes_of_one_upgrade_live_side_by_side() {
     assert_eq!(payloads(&read_all(&younger)), expected);
     let report = Journal::verify_in(&storage, &directory()).unwrap();
     assert!(report.is_whole(), "{report:?}");
+}
+
+#[test]
+fn what_the_younger_process_trims_is_trimmed_to_the_elder_too() {
+    let memory = MemoryStorage::new();
+    let (first, _) = open(&memory);
+    let positions: Vec<_> = (0..60_u8).map(|n| append(&first, vec![n; 3000]).position).collect();
+    first.close();
+    let (elder, _) = open(&memory);
+    let mut reader = elder.read(positions[0]).unwrap();
+    reader.next_record().unwrap();
+    let (younger, _) = open(&memory);
+    assert_eq!(elder.trim(u64::MAX).unwrap().segments, 0, "the younger one trims");
+    assert!(younger.trim(u64::MAX).unwrap().segments > 2);
+    for n in 0..60_u8 {
+        append(&younger, vec![n; 2900]);
+    }
+    let error = loop {
+        match reader.next_record() {
+            Ok(Some(record)) => assert!(positions.contains(&record.position)),
+            Ok(None) => panic!("it read on as if nothing was"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, ReadError::Trimmed { .. }), "{error}");
+    assert_eq!(elder.damage(), []);
+}
+
+#[test]
+fn a_side_file_is_made_when_a_segment_is_sealed_and_goes_with_it() {
+    #[derive(Debug, Default)]
+    struct Counter(std::sync::Mutex<Vec<String>>);
+    impl SegmentObserver for Counter {
+        fn committed(&self, segment: SegmentId, records: &mut dyn Iterator<Item = RecordView<'_>>) {
+            let text = format!("committed {} {}", segment.sequence, records.count());
+            self.0.lock().unwrap().push(text);
+        }
+        fn sealed(&self, segment: &SegmentInfo) -> Option<SideFile> {
+            let records = segment.records;
+            Some(Box::new(move || records.to_le_bytes().to_vec()))
+        }
+        fn settled(&self, _epoch: u64) {}
+        fn trimmed(&self, segment: SegmentId) {
+            self.0.lock().unwrap().push(format!("trimmed {}", segment.sequence));
+        }
+    }
+    let memory = MemoryStorage::new();
+    let counter = Arc::new(Counter::default());
+    let mut with = options(Arc::new(memory.clone()));
+    with.observer = Some(Arc::<Counter>::clone(&counter));
+    let (journal, _) = Journal::open(with).unwrap();
+    for n in 0..20_u8 {
+        append(&journal, [n; 4000]);
+    }
+    journal.close();
+    let committed = counter.0.lock().unwrap().iter().filter(|line| line.starts_with("committed")).count();
+    assert_eq!(committed, 20, "told before the answer, each of them");
+    let (journal, _) = open(&memory);
+    let sealed = journal.sealed();
+    assert_eq!(sealed.len(), 4, "six records of two blocks each fit one");
+    for info in &sealed {
+        assert_eq!(journal.side_file(info).unwrap(), Some(info.records.to_le_bytes().to_vec()));
+    }
+    journal.write_side_file(&sealed[1], b"another").unwrap();
+    assert_eq!(journal.side_file(&sealed[1]).unwrap(), Some(b"another".to_vec()));
+    journal.trim_before(sealed[1].first()).unwrap();
+    assert_eq!(journal.side_file(&sealed[0]).unwrap(), None);
 }
 
 #[test]

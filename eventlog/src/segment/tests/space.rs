@@ -146,14 +146,15 @@ fn a_stale_record_in_a_torn_batch_does_not_pass() {
     // A batch of which only the first block reached the disk, over a stale batch of exactly the same layout.
     let memory = MemoryStorage::new();
     let (journal, _) = open(&memory);
-    let whole = |fill: u8| vec![fill; 10_000];
-    append(&journal, whole(0xbb));
+    // Records that end where blocks end.
+    let whole = |fill: u8| [4096 - 96 - 40, 4096 - 40, 4096 - 40].map(|bytes| vec![fill; bytes]);
+    append_together(&journal, whole(0xbb));
     memory.kill();
     drop(journal);
     let path = directory().join("0000000000000001-00000000.seg");
     let other = MemoryStorage::new();
     let (stale, _) = open(&other);
-    append(&stale, whole(0xaa));
+    append_together(&stale, whole(0xaa));
     other.kill();
     drop(stale);
     let stale = other.read(&path, 1 << 30).unwrap().unwrap();
