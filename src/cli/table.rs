@@ -80,6 +80,7 @@ impl Table {
 /// One row in columns of the given widths: for streams, whose widths are fixed beforehand.
 pub(crate) fn print_row(out: &mut Out<'_>, row: &[Cell], widths: &[usize]) -> Outcome<()> {
     let mut line = String::new();
+    let row = &row[..row.iter().rposition(|cell| !cell.text.is_empty()).map_or(0, |last| last + 1)];
     for (at, cell) in row.iter().enumerate() {
         line.push_str(&out.paint(cell.tone, &cell.text).to_string());
         if at + 1 < row.len() {
@@ -110,8 +111,9 @@ mod tests {
         let mut table = Table::new(&["ID", "SCHEME", "BYTES"]);
         table.row(vec!["a".into(), "github".into(), "1".into()]);
         table.row(vec!["größe".into(), "x".into(), "1024".into()]);
+        table.row(vec!["b".into(), "".into(), "".into()]);
         table.print(&mut Out::new(&mut answer, &mut remarks)).unwrap();
-        let want = "ID     SCHEME  BYTES\na      github  1\ngröße  x       1024\n";
+        let want = "ID     SCHEME  BYTES\na      github  1\ngröße  x       1024\nb\n";
         assert_eq!(String::from_utf8(answer).unwrap(), want);
     }
 }

@@ -4,9 +4,12 @@
 //! journal is checked; how the journals are arranged is the log's own business.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use domain::text::Untrusted;
+use domain::{Clock, NodeId};
 use eventlog::segment::{Damage, Journal, Report};
+use eventlog::{EmbeddedLog, EventLog};
 use serde_json::{Value, json};
 
 use super::super::Shell;
@@ -46,7 +49,7 @@ pub(in crate::cli) fn verify(args: &LogVerify, shell: &mut Shell<'_>) -> Outcome
             journals.push(Checked { name: if name.is_empty() { ".".to_owned() } else { name }, report });
         }
     }
-    if journals.is_empty() {
+    if journals.is_empty() && !is_empty_log(&root, &shell.clock) {
         return Err(Failure::failed(
             format_args!("there is no log in {}", shown(&root)),
             "name the directory that log.directory of the appliance's file names",
@@ -60,6 +63,12 @@ pub(in crate::cli) fn verify(args: &LogVerify, shell: &mut Shell<'_>) -> Outcome
         print(&journals, shell)?;
     }
     Ok(Exit::yes_if(whole))
+}
+
+/// A log that nothing was written to yet has its places and no segments.
+fn is_empty_log(root: &Path, clock: &Arc<dyn Clock>) -> bool {
+    EmbeddedLog::open_read_only(root, NodeId::default(), Arc::clone(clock))
+        .is_ok_and(|log| !log.stat().lanes.is_empty())
 }
 
 /// Every directory at and below `path`, in order. Links are not followed: a log has none.
@@ -86,6 +95,10 @@ fn gather(path: &Path, depth: usize, into: &mut Vec<PathBuf>) -> Outcome<()> {
 }
 
 fn print(journals: &[Checked], shell: &mut Shell<'_>) -> Outcome<()> {
+    if journals.is_empty() {
+        let verdict = shell.out.paint(Tone::Good, "whole").to_string();
+        return shell.out.line(format_args!("{verdict} (nothing was written to it yet)"));
+    }
     for Checked { name, report } in journals {
         let verdict = if report.is_whole() {
             shell.out.paint(Tone::Good, "whole")
@@ -148,9 +161,8 @@ fn shown(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use domain::{Clock, ManualClock};
+    use domain::ManualClock;
     use eventlog::segment::{Entry, Options, Payload};
-    use std::sync::Arc;
 
     use super::*;
     use crate::cli::testing::run;
@@ -204,6 +216,19 @@ mod tests {
             (Some(false), Some("batch"))
         );
         assert!(json["journals"][0]["damage"][0]["offset"].is_u64());
+    }
+
+    #[test]
+    fn a_log_that_nothing_was_written_to_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut settings = eventlog::embedded::Settings::new(&config::Log::default(), NodeId(1));
+        settings.directory = directory.path().to_owned();
+        settings.reserve_bytes = 0;
+        let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(1_764_424_000_000);
+        EmbeddedLog::open(&settings, clock).unwrap().0.close().unwrap();
+        let ran = run(&["log", "verify", directory.path().to_str().unwrap()]);
+        assert_eq!(ran.exit, Exit::Yes, "{}", ran.remarks);
+        assert!(ran.answer.starts_with("whole") || ran.answer.contains(": whole ("), "{}", ran.answer);
     }
 
     #[test]
