@@ -499,6 +499,46 @@ fn damage_halts_every_way_of_reading_until_it_is_skipped() {
     assert!(log.stat().lanes.iter().any(|lane| !lane.damage.is_empty()));
 }
 
+/// Readers that stand at every place of the first segments when those are trimmed: each may yield what it has in
+/// memory, without a gap, and is then told; none goes on behind the hole.
+#[test]
+fn a_reader_is_told_wherever_it_stood_when_the_log_was_trimmed() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    let events: Vec<_> =
+        (0..400).map(|n| NewEvent { retention: "short".into(), ..event("acme", "wh_1", EPOCH_UNIX_MS, n) }).collect();
+    // One at a time, so that a batch in memory does not reach across the trim.
+    for event in &events {
+        log.append(event.clone()).wait().unwrap();
+    }
+    let mut readers: Vec<_> = (1..60)
+        .map(|count| {
+            let mut reader = log.reader(Scope::Tenant(tenant("acme")), Start::Earliest, Filter::default()).unwrap();
+            for _ in 0..count {
+                reader.next().unwrap().unwrap();
+            }
+            (count, reader)
+        })
+        .collect();
+    clock.advance(SHORT_AGE * 2);
+    assert!(log.trim().unwrap().records > 60);
+    for (count, reader) in &mut readers {
+        let mut last = *count;
+        let fault = loop {
+            match reader.next() {
+                Ok(Some(event)) => {
+                    assert_eq!(event.sequence, last + 1, "after {count}");
+                    last = event.sequence;
+                }
+                Ok(None) => panic!("after {count} the reader came to an end at {last}"),
+                Err(fault) => break fault,
+            }
+        };
+        assert!(matches!(fault, ReadError::Trimmed { .. }), "{fault:?}");
+    }
+}
+
 /// Segments that are not there at all: in front of everything, in the middle.
 #[test]
 fn a_missing_segment_halts_every_way_of_reading() {
