@@ -70,6 +70,41 @@ impl Observer for ListenerMetrics {
     }
 }
 
+/// Counts what the configuration is made of and how its reloads went.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigMetrics {
+    tenants: Gauge,
+    endpoints: Gauge,
+    faults: Gauge,
+    reloads: Counter,
+    loaded: Gauge,
+}
+
+impl ConfigMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let config = registry.sub_registry_with_prefix("config");
+        config.register("tenants", "Tenants that are served", metrics.tenants.clone());
+        config.register("endpoints", "Endpoints that can be posted to", metrics.endpoints.clone());
+        config.register("faults", "Errors in the files as they are now", metrics.faults.clone());
+        config.register("loads", "Times that the files were read", metrics.reloads.clone());
+        let help = "When the files were last read, in seconds since the Unix epoch";
+        config.register_with_unit("loaded_timestamp", help, Unit::Seconds, metrics.loaded.clone());
+        metrics
+    }
+
+    pub(crate) fn loaded(&self, tenants: usize, endpoints: usize, faults: usize, unix_ms: u64) {
+        let set = |gauge: &Gauge, value: usize| {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        set(&self.tenants, tenants);
+        set(&self.endpoints, endpoints);
+        set(&self.faults, faults);
+        self.reloads.inc();
+        self.loaded.set(i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX));
+    }
+}
+
 /// Reads the log's state at each scrape.
 #[derive(Debug)]
 pub(crate) struct LogCollector(pub(crate) Arc<dyn EventLog>);

@@ -30,7 +30,7 @@ use ratelimit::{InFlight, LocalLimits, Unauthenticated};
 use self::beside::Beside;
 use self::delivery_log::DeliveryLog;
 use self::health::Health;
-use self::metrics::{ListenerMetrics, LogCollector};
+use self::metrics::{ConfigMetrics, ListenerMetrics, LogCollector};
 use self::node::Node;
 use self::reload::{Reloader, State};
 use self::sink::Sink;
@@ -103,6 +103,7 @@ fn serve(
 
     let mut registry = Registry::with_prefix("tidegate");
     let metrics = Arc::new(Metrics::new(&mut registry));
+    let config_metrics = ConfigMetrics::register(&mut registry);
     let listener_metrics = ListenerMetrics::register(&mut registry);
     registry.register_collector(Box::new(LogCollector(Arc::clone(&log))));
     let limits = Arc::new(LocalLimits::new(Arc::clone(clock)));
@@ -120,6 +121,7 @@ fn serve(
         started: appliance.clone(),
         presets: Presets::load().map_err(|fault| RunError::Presets(fault.to_string()))?,
         clock: Arc::clone(clock),
+        metrics: config_metrics,
         snapshot: Arc::clone(&snapshot),
         state: Mutex::new(State { files: TenantFiles::new(appliance), appliance: appliance.clone() }),
     });

@@ -16,6 +16,7 @@ use gateway::scheme::Presets;
 use gateway::snapshot::Snapshot;
 
 use super::health::Health;
+use super::metrics::ConfigMetrics;
 
 /// What a reload did.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +40,7 @@ pub(crate) struct Reloader {
     pub(crate) started: Appliance,
     pub(crate) presets: Presets,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: ConfigMetrics,
     pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
     /// One reload at a time.
     pub(crate) state: Mutex<State>,
@@ -69,6 +71,8 @@ impl Reloader {
         retire(&old);
         let took = self.clock.monotonic().saturating_sub(began);
         let reloaded = Reloaded { faults, restart_needed, took, ..reloaded };
+        let errors = reloaded.faults.iter().filter(|fault| fault.is_error()).count();
+        self.metrics.loaded(reloaded.tenants, reloaded.endpoints, errors, self.clock.unix_ms());
         tell(&reloaded);
         reloaded
     }
