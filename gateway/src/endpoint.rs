@@ -48,8 +48,11 @@ impl TenantEndpoints {
     /// Everything that is wrong with a tenant's schemes and secrets, and what is unwise about them.
     pub fn judge(tenant: &Tenant, presets: &Presets) -> Vec<Fault> {
         let mut faults = Self::compile(tenant, presets).err().unwrap_or_default();
+        let declared: Vec<_> =
+            tenant.schemes().iter().filter_map(|d| Scheme::compile_shared(&d.declaration).ok()).collect();
         for endpoint in &tenant.endpoints {
-            let Some(scheme) = presets.get(&endpoint.scheme) else { continue };
+            let own = declared.iter().find(|scheme| scheme.name() == &*endpoint.scheme);
+            let Some(scheme) = own.or_else(|| presets.get(&endpoint.scheme)) else { continue };
             for entry in &endpoint.secrets {
                 if let Some(advice) = scheme.key_advice(&entry.secret) {
                     let key = format!("endpoint.{}.secrets.{}", endpoint.id, entry.name());
@@ -65,7 +68,11 @@ impl TenantEndpoints {
         let mut declared = Vec::new();
         for config::DeclaredScheme { declaration, line } in tenant.schemes() {
             let key = || format!("scheme.{}", declaration.name);
-            match Scheme::compile(declaration) {
+            if presets.get(&declaration.name).is_some() {
+                let message = "is the name of a scheme that comes with Tidegate; give it another one";
+                faults.push(tenant.fault(*line, key(), message));
+            }
+            match Scheme::compile_shared(declaration) {
                 Ok(scheme) => declared.push(scheme),
                 Err(messages) => faults.extend(messages.into_iter().map(|message| tenant.fault(*line, key(), message))),
             }

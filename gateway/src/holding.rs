@@ -94,12 +94,21 @@ impl Gateway {
                 }
             }
         }
-        if let Some(Err(error)) = self.parts.holding.as_ref().map(|holding| holding.resolve(id, Outcome::Promoted)) {
-            // It is in the log; judged again, it is found there.
-            tracing::warn!(%id, %error, "a promoted delivery is still held");
-        }
+        self.resolve(id).await;
         self.parts.metrics.promoted();
         Judgement::Promoted
+    }
+
+    /// Says in the holding stream that the delivery is an event now. If that fails, it is judged again some day and
+    /// found in the log.
+    async fn resolve(&self, id: EventId) {
+        let Some(holding) = self.parts.holding.clone() else { return };
+        let resolved = tokio::task::spawn_blocking(move || holding.resolve(id, Outcome::Promoted)).await;
+        match resolved {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%id, %error, "a promoted delivery is still held"),
+            Err(error) => tracing::error!(%id, %error, "a promoted delivery is still held"),
+        }
     }
 
     async fn find_event(&self, scope: Scope, id: EventId) -> Result<bool, String> {

@@ -9,11 +9,13 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use config::{Appliance, Listener, MapEnvironment, TenantFiles};
 use domain::{Clock, ManualClock, NodeId};
-use eventlog::{AppendError, EventLog, Filter, MemoryLog, Scope, Start, StoredEvent};
+use eventlog::holding::{Held, HoldingFilter, HoldingSettings};
+use eventlog::{AppendError, EventLog, Filter, HoldingStore, MemoryLog, Scope, Start, StoredEvent};
 use prometheus_client::registry::Registry;
 use ratelimit::unauthenticated::Settings;
 use ratelimit::{InFlight, LocalLimits, Unauthenticated};
 use tidegate_gateway::endpoint::TenantEndpoints;
+use tidegate_gateway::holding::Judgement;
 use tidegate_gateway::metrics::Metrics;
 use tidegate_gateway::record::{Accepted, Recorder, RefusedLine};
 use tidegate_gateway::scheme::{Presets, SeenUrl, Unsigned};
@@ -82,6 +84,10 @@ impl Recorder for Lines {
 
 struct Bench {
     gateway: Arc<Gateway>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    holding: Arc<HoldingStore>,
+    appliance: Appliance,
+    directory: tempfile::TempDir,
     log: Arc<MemoryLog>,
     lines: Arc<Lines>,
     clock: Arc<ManualClock>,
@@ -99,25 +105,27 @@ impl Bench {
         std::fs::create_dir_all(tenants.join("acme.secrets")).unwrap();
         std::fs::write(tenants.join("acme.toml"), TENANT).unwrap();
         std::fs::write(tenants.join("acme.secrets/shared"), SECRET).unwrap();
+        std::fs::write(tenants.join("acme.secrets/mistaken"), "not-the-providers-secret").unwrap();
         let mut appliance = Appliance::default();
         appliance.tenants.directory = tenants;
         appliance.gateway.public_url = "https://hooks.example.com".parse().unwrap();
         change(&mut appliance);
         let presets = Presets::load().unwrap();
-        let load = TenantFiles::without_state().load(&appliance, &MapEnvironment::default(), &mut |_| Vec::new());
-        assert!(load.faults.iter().all(|f| !f.is_error()), "{:?}", load.faults);
-        let compiled = |t: Arc<config::Tenant>| Arc::new(TenantEndpoints::new(t, &presets).unwrap());
-        let tenants = load.tenants.into_iter().map(compiled).collect();
-        let snapshot = Snapshot::new(appliance.gateway.clone(), appliance.limits.clone(), tenants, &load.unavailable);
+        let snapshot = Arc::new(ArcSwap::from_pointee(read(&appliance, &presets)));
         let clock = ManualClock::at_unix_ms(NOW_MS);
         let shared: Arc<dyn Clock> = clock.clone();
         let log = Arc::new(MemoryLog::new(NodeId(1), Arc::clone(&shared)));
+        let log_settings = eventlog::embedded::Settings::new(&appliance.log, NodeId(1));
+        let mut held = HoldingSettings::new(&appliance.holding, &log_settings, 1 << 20);
+        held.directory = directory.path().join("holding");
+        held.reserve_bytes = 0;
+        let holding = Arc::new(HoldingStore::open(&held, Arc::clone(&shared)).unwrap().0);
         let lines = Arc::new(Lines::default());
         let gateway = Gateway::new(Parts {
             node: NodeId(1),
-            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            snapshot: snapshot.clone(),
             log: log.clone(),
-            holding: None,
+            holding: Some(holding.clone()),
             limits: Arc::new(LocalLimits::new(Arc::clone(&shared))),
             unauthenticated: Arc::new(Unauthenticated::new(&Settings::default(), Arc::clone(&shared))),
             in_flight: Arc::new(InFlight::new(appliance.gateway.bytes_in_flight_max)),
@@ -125,7 +133,25 @@ impl Bench {
             metrics: Arc::new(Metrics::new(&mut Registry::default())),
             recorder: lines.clone(),
         });
-        Self { gateway: Arc::new(gateway.unwrap()), log, lines, clock, presets }
+        let gateway = Arc::new(gateway.unwrap());
+        Self { gateway, snapshot, holding, appliance, directory, log, lines, clock, presets }
+    }
+
+    /// Puts another tenant's file in force, as a reload does.
+    fn reload(&self, tenant: &str) {
+        std::fs::write(self.directory.path().join("tenants/acme.toml"), tenant).unwrap();
+        self.snapshot.store(Arc::new(read(&self.appliance, &self.presets)));
+    }
+
+    /// What is held, once so many deliveries of it are on disk: holding is not waited for by the path.
+    fn held(&self, count: usize) -> Vec<Held> {
+        loop {
+            let held: Vec<_> = self.holding.iter(&Scope::Operator, &HoldingFilter::default()).collect();
+            if held.len() >= count {
+                return held.into_iter().map(Result::unwrap).collect();
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// A delivery as its provider would send it.
@@ -156,6 +182,14 @@ impl Bench {
     fn last_line(&self) -> String {
         self.lines.0.lock().unwrap().last().cloned().unwrap_or_default()
     }
+}
+
+fn read(appliance: &Appliance, presets: &Presets) -> Snapshot {
+    let load = TenantFiles::without_state().load(appliance, &MapEnvironment::default(), &mut |_| Vec::new());
+    assert!(load.faults.iter().all(|f| !f.is_error()), "{:?}", load.faults);
+    let compiled = |t: Arc<config::Tenant>| Arc::new(TenantEndpoints::new(t, presets).unwrap());
+    let tenants = load.tenants.into_iter().map(compiled).collect();
+    Snapshot::new(appliance.gateway.clone(), appliance.limits.clone(), tenants, &load.unavailable)
 }
 
 fn status(answer: &str) -> &str {
@@ -327,5 +361,36 @@ async fn a_forger_is_throttled_and_an_honest_source_is_not() {
     assert_eq!(refused_at, Some(120), "the burst of a stranger's failures");
     assert_eq!(status(&bench.ask(from(&good, "203.0.113.66")).await), "429", "it is not even heard");
     assert_eq!(status(&bench.ask(from(&good, "203.0.113.5")).await), "202");
+    assert_eq!(bench.stored().len(), 1);
+}
+
+#[tokio::test]
+async fn what_a_wrong_secret_refused_becomes_an_event_once_the_secret_is_right() {
+    let bench = Bench::new();
+    let mistaken = TENANT.replace("secret:shared", "secret:mistaken");
+    bench.reload(&mistaken);
+    let good = bench.signed("github", "/hooks/wh_github", "{\"n\":1}");
+    assert_eq!(status(&bench.ask(&good).await), "401");
+    let held = bench.held(1);
+    assert_eq!((held.len(), &*held[0].reason), (1, "mismatch"));
+    assert!(bench.stored().is_empty());
+
+    // Still wrong: still refused, and still held.
+    let judged = bench.gateway.reverify(held[0].clone(), false).await;
+    assert!(matches!(judged, Judgement::Refused(_)), "{judged:?}");
+
+    // A month later the secret is put right. The receive time's clock judges, and names the event.
+    bench.reload(TENANT);
+    bench.clock.advance(Duration::from_hours(30 * 24));
+    assert_eq!(bench.gateway.reverify(held[0].clone(), true).await, Judgement::WouldPromote);
+    assert!(bench.stored().is_empty(), "a dry run promotes nothing");
+    assert_eq!(bench.gateway.reverify(held[0].clone(), false).await, Judgement::Promoted);
+    let stored = bench.stored();
+    assert_eq!((stored.len(), stored[0].id, stored[0].received_unix_ms), (1, held[0].delivery.id, NOW_MS));
+    assert_eq!((&stored[0].body, &*stored[0].secret), (&Bytes::from("{\"n\":1}"), "primary"));
+    assert_eq!(bench.holding.stat().quarantined, 0);
+
+    // Asked again, as after a crash between the two: it is there already.
+    assert_eq!(bench.gateway.reverify(held[0].clone(), false).await, Judgement::Promoted);
     assert_eq!(bench.stored().len(), 1);
 }

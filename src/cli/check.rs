@@ -82,9 +82,6 @@ impl<'p> Inspector<'p> {
         for declared in tenant.schemes() {
             let name = &declared.declaration.name;
             let mut say = |fault: String| found.push(tenant.fault(declared.line, format!("scheme.{name}"), fault));
-            if self.presets.get(name).is_some() {
-                say("is the name of a scheme that comes with Tidegate; give it another one".to_owned());
-            }
             // One that does not compile has been judged already.
             let Ok(scheme) = Scheme::compile(&declared.declaration) else { continue };
             self.run_known_answers(&scheme).into_iter().for_each(&mut say);

@@ -20,6 +20,10 @@ pub(super) fn run(args: &Reload, shell: &mut Shell<'_>) -> Outcome {
     } else {
         faults::print(&reloaded.faults, shell)?;
         let verdict = if good { "in force" } else { "in force, except for what is faulty" };
+        if !reloaded.restart_needed.is_empty() {
+            let keys = reloaded.restart_needed.join(", ");
+            shell.out.line(format_args!("at the next start: {keys}"))?;
+        }
         shell.out.line(format_args!("{verdict}; {} changed", faults::counted(reloaded.changed, "tenant")))?;
     }
     Ok(Exit::yes_if(good))

@@ -57,7 +57,7 @@ impl Node for TestNode {
     }
 
     async fn reload(&self) -> Reloaded {
-        Reloaded { changed: 2, faults: Vec::new() }
+        Reloaded { changed: 2, restart_needed: vec!["node.id".to_owned()], faults: Vec::new() }
     }
 
     fn stat(&self) -> serde_json::Value {

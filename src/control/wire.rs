@@ -217,6 +217,9 @@ pub(crate) enum JudgedOutcome {
 pub(crate) struct Reloaded {
     /// Tenants that were rebuilt.
     pub(crate) changed: usize,
+    /// Keys of the appliance's file that take effect at the next start.
+    #[serde(default)]
+    pub(crate) restart_needed: Vec<String>,
     pub(crate) faults: Vec<FaultLine>,
 }
 
