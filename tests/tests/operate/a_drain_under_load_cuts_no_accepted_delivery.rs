@@ -70,7 +70,7 @@ async fn a_drain_ends_early_when_idle_and_has_a_deadline() {
     let sender = node.sender("wh_1");
     let mut stuck = sender.connect().await;
     stuck.send(&sender.delivery("never finished").head_bytes()).await;
-    eventually!(node.metrics().await.sum("tidegate_listen_connections_open", &[]) > 0.0);
+    eventually!(node.metrics().await.sum("tidegate_listener_connections_open", &[]) > 0.0);
     let begun = Instant::now();
     node.signal(Signal::TERM);
     node.ended().await;
