@@ -59,12 +59,17 @@ fn what_is_signed_here_verifies_here() {
         let output = bench.verified(scheme, secret, &headers, &[]);
         assert_eq!(output.status.code(), Some(0), "{scheme}, {headers:?}: {output:?}");
 
-        let output = bench.verified(scheme, &secret.replace(['e', 'L'], "f"), &headers, &[]);
+        let output = bench.verified(
+            scheme,
+            &secret.replace('8', "9").replace("some", "no").replace("a secret", "a guess"),
+            &headers,
+            &[],
+        );
         assert_eq!(output.status.code(), Some(1), "{scheme}: another secret");
         let output = bench.verified(scheme, secret, &[], &["--json"]);
         assert_eq!(output.status.code(), Some(1), "{scheme}: no signature");
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
-        assert_eq!(json["verified"], false, "{json}");
+        assert_eq!(json["verifies"], false, "{json}");
         assert!(json["reason"].is_string(), "{json}");
     }
 }
@@ -73,9 +78,11 @@ fn what_is_signed_here_verifies_here() {
 fn a_signature_is_that_of_the_provider() {
     let bench = Bench::new();
     let (name, value) = signing::github(b"a secret", b"{\"a\":1}");
-    assert_eq!(bench.signed("github", "a secret", &[]), [format!("{name}: {value}")]);
+    let signed = bench.signed("github", "a secret", &[]);
+    assert!(signed.contains(&format!("{name}: {value}")), "{signed:?}");
     let (name, value) = signing::stripe(b"whsec_x", b"{\"a\":1}", 1_700_000_000);
-    assert_eq!(bench.signed("stripe", "whsec_x", &["--at", "1700000000"]), [format!("{name}: {value}")]);
+    let signed = bench.signed("stripe", "whsec_x", &["--at", "1700000000"]);
+    assert!(signed.contains(&format!("{name}: {value}")), "{signed:?}");
 
     // A capture of yesterday is judged as of yesterday.
     let headers = [format!("{name}: {value}")];
