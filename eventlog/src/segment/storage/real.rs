@@ -12,6 +12,14 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use super::{FileInfo, Lock, Space, Storage, StorageFile, WriteMode};
 use crate::segment::aligned::AlignedBuf;
 
+/// `O_DSYNC`: the data, and what is needed to read it again. rustix's `DSYNC` is `O_SYNC`, which waits for timestamps
+/// too, and with them for a commit of the file system's journal.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+const DSYNC: OFlags = OFlags::from_bits_retain(0x1000);
+/// Elsewhere the number is another one, and the stronger flag is as safe.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+const DSYNC: OFlags = OFlags::DSYNC;
+
 /// Zeros are written in pieces of this size: large enough for the disk, small enough for memory.
 const ZERO_BYTES: usize = 1 << 20;
 
@@ -131,7 +139,7 @@ impl Storage for RealStorage {
 
     fn open_write(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>> {
         let flags = match mode {
-            WriteMode::Direct => OFlags::RDWR | OFlags::DIRECT | OFlags::DSYNC,
+            WriteMode::Direct => OFlags::RDWR | OFlags::DIRECT | DSYNC,
             WriteMode::Buffered => OFlags::RDWR,
         };
         Ok(Arc::new(RealFile(open(path, flags)?)))
