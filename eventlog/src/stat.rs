@@ -48,6 +48,13 @@ pub struct LaneStat {
     pub damage: Vec<String>,
 }
 
+impl LaneStat {
+    /// Why nothing can be committed for the moment: a disk that fails, or one that is full.
+    pub fn cannot_commit(&self) -> Option<&str> {
+        self.unavailable.as_deref().or_else(|| self.full.then_some("the disk is full"))
+    }
+}
+
 /// What a trim dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Trimmed {
@@ -77,6 +84,15 @@ impl Stat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_commits_as_little_as_a_broken_one() {
+        let broken = LaneStat { unavailable: Some("EIO".into()), full: true, ..LaneStat::default() };
+        let full = LaneStat { full: true, ..LaneStat::default() };
+        assert_eq!(broken.cannot_commit(), Some("EIO"));
+        assert_eq!(full.cannot_commit(), Some("the disk is full"));
+        assert_eq!(LaneStat::default().cannot_commit(), None);
+    }
 
     #[test]
     fn days_left_follow_the_pace() {

@@ -47,9 +47,8 @@ impl Health {
             return (false, "draining\n".to_owned());
         }
         let stat = self.log.stat();
-        let stuck = stat.lanes.iter().filter(|lane| lane.active);
-        let stuck: Vec<_> = stuck.filter_map(|lane| Some((lane, lane.unavailable.as_ref()?))).collect();
-        if let Some((lane, reason)) = stuck.first() {
+        let mut lanes = stat.lanes.iter().filter(|lane| lane.active);
+        if let Some((lane, reason)) = lanes.find_map(|lane| Some((lane, lane.cannot_commit()?))) {
             return (false, format!("cannot commit: log {}/{}: {reason}\n", lane.class, lane.shard));
         }
         let reasons = self.degraded.lock().unwrap_or_else(PoisonError::into_inner);

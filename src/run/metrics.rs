@@ -124,7 +124,7 @@ const LANE_GAUGES: &[(&str, &str, Option<Unit>, Read)] = &[
     ("segments", "Segment files", None, |lane| lane.segments),
     ("queued", "Events that wait for the writer", None, |lane| lane.queued),
     ("damaged", "Places in the log that cannot be read", None, |lane| lane.damage.len() as u64),
-    ("available", "1 while the log can commit", None, |lane| u64::from(lane.unavailable.is_none())),
+    ("available", "1 while the log can commit", None, |lane| u64::from(lane.cannot_commit().is_none())),
 ];
 
 impl Collector for LogCollector {
