@@ -1,7 +1,7 @@
 //! Text that came from outside, made safe to print: bounded, and with nothing in it that a terminal, a log
 //! reader or a person could be led astray by.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// Shows untrusted bytes on one line: printable ASCII and printable Unicode as they are, everything else
 /// (controls, ANSI escapes, bidirectional overrides, bytes that are no UTF-8, the backslash itself) escaped.
@@ -28,24 +28,22 @@ impl<'a> Untrusted<'a> {
 /// Characters that change how their neighbours are shown, or that cannot be seen at all.
 fn deceives(c: char) -> bool {
     c.is_control()
-        || c == '\\'
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 impl fmt::Display for Untrusted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use fmt::Write;
         let cut = self.bytes.len() > self.bytes_max;
         let shown = &self.bytes[..self.bytes.len().min(self.bytes_max)];
         for chunk in shown.utf8_chunks() {
             for c in chunk.valid().chars() {
-                if !deceives(c) {
-                    f.write_char(c)?;
-                } else if c == '\\' {
+                if c == '\\' {
                     f.write_str("\\\\")?;
-                } else {
+                } else if deceives(c) {
                     write!(f, "{}", c.escape_default())?;
+                } else {
+                    f.write_char(c)?;
                 }
             }
             for byte in chunk.invalid() {
@@ -60,6 +58,29 @@ impl fmt::Debug for Untrusted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{self}\"")
     }
+}
+
+/// JSON that may be looked at on a terminal: the same document, with everything that deceives written as `\u…`.
+/// Serializers escape what JSON asks them to, and leave C1 controls and changes of writing direction as they are.
+/// Line feeds between values stay.
+pub fn json_for_terminals(json: String) -> String {
+    let odd = |c: char| c != '\n' && deceives(c);
+    if !json.contains(odd) {
+        return json;
+    }
+    let mut shown = String::with_capacity(json.len() + 32);
+    for c in json.chars() {
+        if odd(c) {
+            // Only inside strings can such a character stand, and there an escape says the same.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string does not fail.
+                let _written = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -77,6 +98,14 @@ mod tests {
         assert_eq!(shown("a\u{202e}b\u{9b}c".as_bytes()), "a\\u{202e}b\\u{9b}c");
         assert_eq!(shown(b"\\x1b"), "\\\\x1b");
         assert_eq!(Untrusted::with_limit(b"abcdef", 3).to_string(), "abc…");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning_and_loses_its_teeth() {
+        let text = "a\u{9b}31m\u{202e}b\u{7f}\u{e0041}c";
+        let json = json_for_terminals(format!("{{\n\"k\": \"{text}\"}}"));
+        assert_eq!(json, "{\n\"k\": \"a\\u009b31m\\u202eb\\u007f\\udb40\\udc41c\"}");
+        assert_eq!(json_for_terminals("{\"k\":\"größe ☃ \\\\\"}".into()), "{\"k\":\"größe ☃ \\\\\"}");
     }
 
     proptest! {
