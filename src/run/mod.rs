@@ -156,7 +156,7 @@ fn serve(
     beside.runtime.spawn(upkeep::sweep(limits, unauthenticated));
     beside.runtime.spawn(upkeep::trim(Arc::clone(&log), holding.clone()));
     upkeep::watch(&beside.runtime, watcher, &reloader, &health);
-    upkeep::drain_with(&beside.runtime, server.handle(), Arc::clone(&health));
+    upkeep::drain_with(&beside.runtime, server.handle(), Arc::clone(&health)).map_err(RunError::io("watch signals"))?;
     let started = clock.monotonic();
     let (id, clock) = (appliance.node.id, Arc::clone(clock));
     let node =
@@ -164,7 +164,7 @@ fn serve(
     let beside = beside.serve(node, health);
     tracing::info!(?addresses, admin = %appliance.admin.listen, "ready");
 
-    let drained = server.run();
+    let drained = server.run_until_stopped();
 
     beside.stop();
     if let Err(error) = log.close() {

@@ -110,8 +110,12 @@ pub(super) fn register(
 /// Reloads on SIGHUP and whenever a file changes.
 pub(super) fn watch(runtime: &Runtime, mut watcher: Watcher, reloader: &Arc<Reloader>, health: &Arc<Health>) {
     let (reloader, health) = (Arc::clone(reloader), Arc::clone(health));
+    // From now on, and not from the task's first turn: a SIGHUP that nobody watches ends the process.
+    let hangup = {
+        let _runtime = runtime.enter();
+        signal(SignalKind::hangup())
+    };
     runtime.spawn(async move {
-        let hangup = signal(SignalKind::hangup());
         let Ok(mut hangup) = hangup else {
             tracing::error!("SIGHUP cannot be watched; only changed files are");
             return;
@@ -129,10 +133,31 @@ pub(super) fn watch(runtime: &Runtime, mut watcher: Watcher, reloader: &Arc<Relo
     });
 }
 
-/// Tells balancers as soon as the drain begins, before the first connection is closed.
-pub(super) fn drain_with(runtime: &Runtime, server: ServerHandle, health: Arc<Health>) {
+/// Drains on the first SIGTERM or SIGINT and stops at once on the second; tells the load balancer that the drain began.
+/// Watched from here on, before anybody is told that the node is ready: a signal that nobody watches ends the process
+/// on the spot.
+pub(super) fn drain_with(runtime: &Runtime, server: ServerHandle, health: Arc<Health>) -> std::io::Result<()> {
+    let (mut terminate, mut interrupt) = {
+        let _runtime = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let signalled = server.clone();
+    runtime.spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if signalled.is_draining() {
+                signalled.stop_now();
+            } else {
+                signalled.drain();
+            }
+        }
+    });
     runtime.spawn(async move {
         server.draining().await;
         health.set_draining();
     });
+    Ok(())
 }
