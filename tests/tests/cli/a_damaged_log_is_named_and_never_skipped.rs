@@ -37,7 +37,7 @@ async fn a_damaged_log_is_named_and_never_skipped() {
     let verify = node.cli(&["log", "verify"]);
     assert_eq!(verify.status.code(), Some(1));
     let said = String::from_utf8_lossy(&[verify.stdout, verify.stderr].concat()).into_owned();
-    let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+    let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
     assert!(said.contains(name), "the segment is not named: {said}");
     let json = node.cli(&["log", "verify", "--json"]);
     assert_eq!(json.status.code(), Some(1));
@@ -50,8 +50,8 @@ async fn a_damaged_log_is_named_and_never_skipped() {
     let exported = String::from_utf8_lossy(&output.stdout).into_owned();
     let intact = ids.iter().filter(|id| exported.contains(id.as_str())).count();
     assert_ne!(output.status.code(), Some(0), "an export with a hole in it is no success: {intact} of 30");
-    assert!(!String::from_utf8_lossy(&output.stderr).is_empty(), "the hole is told");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains(name), "the hole is told: {told}");
     assert!(!exported.contains(&ids[10]), "a damaged record is not served");
     assert_eq!(sender.deliver("after").await.status, 202, "old damage stops nothing new");
-    assert!(node.output().contains(name), "the log says which segment is damaged: {}", node.output());
 }

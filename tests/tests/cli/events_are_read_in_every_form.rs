@@ -49,7 +49,7 @@ async fn events_are_read_in_every_form() {
         assert_eq!(node.cli(&["events", "show", absent, "--tenant", "acme"]).status.code(), Some(1));
         assert_eq!(node.cli(&["events", "show", "evt_!", "--tenant", "acme"]).status.code(), Some(2));
         assert_eq!(node.cli(&["events", "list"]).status.code(), Some(2), "whose events has to be said");
-        assert!(node.cli_ok(&["log", "stat"]).lines().count() > 2);
+        assert!(node.cli_ok(&["log", "stat"]).contains("12"), "twelve events");
         let stat: Value = serde_json::from_str(&node.cli_ok(&["log", "stat", "--json"])).expect("JSON");
         assert!(stat.is_object(), "{stat}");
     }

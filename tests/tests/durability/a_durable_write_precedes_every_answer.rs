@@ -65,16 +65,13 @@ async fn a_durable_write_precedes_every_answer() {
         let (answers, rest): (Vec<&str>, Vec<&str>) = trace.lines().partition(is_answer);
         assert!(answers.len() >= acknowledged.len());
         let first: Vec<&str> = answers.into_iter().chain(rest).collect();
-        assert_convicted(&first.join("\n"), &acknowledged);
-        let lazy = trace.replace("O_DSYNC", "O_CREAT").replace("fdatasync(", "close(");
+        // A call that two lines tell of may be torn by the move; it is no proof either way.
+        assert!(durable_before_answered(&calls(&first.join("\n")), &acknowledged).is_err(), "answers came first");
+        let lazy = trace.replace("O_DSYNC", "O_CREAT").replace("O_SYNC", "O_CREAT").replace("fdatasync(", "close(");
         let lazy = lazy.replace("<... fdatasync", "<... close");
-        assert_convicted(&lazy, &acknowledged);
+        let judged = durable_before_answered(&calls(&lazy), &acknowledged);
+        assert!(matches!(judged, Err(Unproven::NotDurable(_))), "nothing was durable: {judged:?}");
     }
-}
-
-fn assert_convicted(trace: &str, acknowledged: &[(String, String)]) {
-    let judged = durable_before_answered(&calls(trace), acknowledged);
-    assert!(matches!(judged, Err(Unproven::NotDurable(_))), "a false trace passed: {judged:?}");
 }
 
 fn hexadecimal(text: &str) -> String {
