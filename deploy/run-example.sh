@@ -16,7 +16,7 @@ free_port() { # the first free one from $1 on
 mkdir -p "$home"
 [ -d "$home/tenants" ] || cp -r deploy/example/tenants "$home/tenants"
 mkdir -p -m 0700 "$home/tenants/acme.secrets"
-for name in $(sed -n 's/.*"secret:\([A-Za-z0-9_-]*\)".*/\1/p' "$home/tenants/acme.toml" | sort -u); do
+for name in $(grep -o '"secret:[A-Za-z0-9_-]*"' "$home/tenants/acme.toml" | cut -d: -f2 | tr -d '"' | sort -u); do
   secret=$home/tenants/acme.secrets/$name
   [ -s "$secret" ] || (umask 077; od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$secret")
 done
@@ -30,7 +30,9 @@ sed -e "s|127.0.0.1:8080|127.0.0.1:$port|" -e "s|127.0.0.1:9090|127.0.0.1:$admin
 "$tidegate" check --config "$config"
 "$tidegate" run --config "$config" &
 appliance=$!
-trap 'kill -TERM $appliance 2>/dev/null; wait $appliance' INT TERM
+# Ctrl-C reaches the appliance by itself; a second signal would cut its drain short.
+trap 'wait $appliance' INT
+trap 'kill -TERM $appliance 2>/dev/null; wait $appliance' TERM
 
 ready=no
 for _ in $(seq 100); do
@@ -48,7 +50,7 @@ cat <<TEXT
 Tidegate takes deliveries on http://127.0.0.1:$port; metrics are on http://127.0.0.1:$admin/metrics.
 
 A signed delivery, ready to paste:
-  $("$tidegate" send --config "$config" --endpoint "$endpoint" --body "$body" --print-curl)
+$("$tidegate" send --config "$config" --endpoint "$endpoint" --body "$body" --print-curl | sed 's/^/  /')
 
 The same, signed and sent for you:
   $tidegate send --config $config --endpoint $endpoint --body $body
