@@ -109,6 +109,11 @@ impl Queue {
         true
     }
 
+    /// Moves what waits behind what is already `taken`, without sleeping.
+    pub(crate) fn take_more(&self, taken: &mut VecDeque<Pending>) {
+        taken.append(&mut self.state().waiting);
+    }
+
     /// From now on appends fail with this reason; what waits is handed out to be failed too.
     pub(crate) fn make_unavailable(&self, reason: &Arc<str>) -> VecDeque<Pending> {
         let mut state = self.state();

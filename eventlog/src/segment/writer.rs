@@ -30,6 +30,11 @@ use super::shared::{Shared, locked};
 /// How old the last look at the free space may get while records are appended.
 const SPACE_AGE: Duration = Duration::from_secs(1);
 
+/// Enough to share a write's price among; beyond it everybody only waits longer.
+const GATHER_RECORDS: usize = 256;
+/// A bound for a machine whose processors are never free: some ten turns of whoever else runs.
+const GATHER_ROUNDS: usize = 4;
+
 /// The segment that is written.
 #[derive(Debug)]
 struct Current {
@@ -98,6 +103,7 @@ impl Writer {
         let mut done = Load::default();
         while self.shared.queue.take(done, &mut self.taken) {
             done = Load::default();
+            self.gather();
             let stop = match self.write_batch() {
                 Ok(load) => {
                     done = load;
@@ -116,6 +122,20 @@ impl Writer {
             }
         }
         self.finish();
+    }
+
+    /// Lets those who are about to append do so, for as long as more of them do. Where processors are free this
+    /// returns at once and a lone record waits for nobody; where they are not, whoever is served first makes the
+    /// next write carry more, and on a fast disk the price of a write is in its system call and its wake-ups.
+    fn gather(&mut self) {
+        for _ in 0..GATHER_ROUNDS {
+            let before = self.taken.len();
+            std::thread::yield_now();
+            self.shared.queue.take_more(&mut self.taken);
+            if self.taken.len() == before || self.taken.len() >= GATHER_RECORDS {
+                return;
+            }
+        }
     }
 
     fn next_id(&self) -> SegmentId {
