@@ -1,6 +1,7 @@
 //! A TOML text with its faults: every value is read with its place, and reading goes on after a fault, so that one
 //! look says everything that is wrong.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::ops::Range;
 use std::path::Path;
@@ -31,7 +32,7 @@ pub(crate) struct Document<'s> {
     path: Vec<Part>,
     faults: Vec<Fault>,
     /// Lines that are no TOML: what seems to stand there, and what seems to be missing, was not meant.
-    garbled: Vec<u32>,
+    garbled: BTreeSet<u32>,
     /// Errors and warnings that were not kept.
     suppressed: [usize; 2],
 }
@@ -40,13 +41,20 @@ impl<'s> Document<'s> {
     /// Parses `source` as far as it can be: the table holds what was understood, the document the syntax faults.
     pub(crate) fn parse(file: &'s Path, source: &'s str) -> (Self, Spanned<DeTable<'s>>) {
         let lines = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        let mut document =
-            Self { file, source, lines, path: Vec::new(), faults: Vec::new(), garbled: Vec::new(), suppressed: [0; 2] };
+        let mut document = Self {
+            file,
+            source,
+            lines,
+            path: Vec::new(),
+            faults: Vec::new(),
+            garbled: BTreeSet::new(),
+            suppressed: [0; 2],
+        };
         let (table, errors) = DeTable::parse_recoverable(source);
         for error in errors {
             let span = error.span().unwrap_or(0..0);
             document.fault(span.clone(), format!("is not TOML here: {}", error.message()));
-            document.garbled.push(document.line(span.start));
+            document.garbled.insert(document.line(span.start));
         }
         (document, table)
     }
@@ -104,6 +112,10 @@ impl<'s> Document<'s> {
         self.faults.push(Fault { file: self.file.into(), line, column, key: self.key(), message, severity });
     }
 
+    fn is_full(&self) -> bool {
+        self.faults.iter().filter(|fault| fault.is_error()).count() >= FAULTS_MAX
+    }
+
     fn key(&self) -> String {
         let mut key = String::new();
         for part in &self.path {
@@ -144,6 +156,11 @@ impl<'s> Document<'s> {
         for key in table.keys() {
             let name: &str = key.get_ref();
             if known.contains(&name) {
+                continue;
+            }
+            if self.is_full() {
+                // Looking for what was meant costs more than the rest of a fault.
+                self.suppressed[0] += 1;
                 continue;
             }
             let shown = Untrusted::with_limit(name.as_bytes(), 64);

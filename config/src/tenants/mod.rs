@@ -31,7 +31,7 @@ use digest::Digester;
 use last_good::{Index, LastGood, Record};
 use listing::Listing;
 use reader::Reader;
-use settle::Slot;
+use settle::{Slot, Spool};
 
 /// What a later stage says about a tenant that parsed: unknown schemes, keys that cannot be decoded, known answers
 /// that fail. An error among its faults makes the file faulty.
@@ -129,7 +129,7 @@ impl TenantFiles {
             rules,
             digester: &self.digester,
             names: Names::default(),
-            keep_bytes: self.last_good.is_some(),
+            spool: self.last_good.as_ref().map(|_| Spool::default()),
             unsaved: self.unsaved,
             index: index.as_ref(),
             judge,
@@ -151,7 +151,9 @@ impl TenantFiles {
         removed.dedup();
 
         let slots = settle::settle(slots, &mut |id| reader.last_good(id));
-        self.keep(&slots, &removed, index.take().as_ref(), &mut faults);
+        let spool = reader.spool.take().unwrap_or_default();
+        self.keep(&slots, &spool, &removed, index.take().as_ref(), &mut faults);
+        drop(spool);
         let mut load = self.finish(slots, listing.strangers, removed);
         load.faults.splice(0..0, faults);
         self.warm = true;
@@ -186,9 +188,16 @@ impl TenantFiles {
     }
 
     /// Keeps what is new and good, and forgets what is gone.
-    fn keep(&mut self, slots: &[Slot], removed: &[TenantId], index: Option<&Index>, faults: &mut Vec<Fault>) {
+    fn keep(
+        &mut self,
+        slots: &[Slot],
+        spool: &Spool,
+        removed: &[TenantId],
+        index: Option<&Index>,
+        faults: &mut Vec<Fault>,
+    ) {
         let Some(last_good) = &mut self.last_good else { return };
-        let good = slots.iter().filter_map(|slot| Some(Record::Good(&slot.id, slot.to_keep()?)));
+        let good = slots.iter().filter_map(|slot| Some(Record::Good(&slot.id, spool.get(slot.to_keep()?))));
         match last_good.append(good.chain(removed.iter().map(Record::Gone)), index) {
             Ok(()) => self.unsaved = false,
             Err(fault) => {

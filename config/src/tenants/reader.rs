@@ -7,7 +7,7 @@ use domain::TenantId;
 
 use super::digest::{Digester, References};
 use super::last_good::Index;
-use super::settle::{Candidate, Slot};
+use super::settle::{Candidate, Slot, Spool};
 use super::{Judge, Known, Unavailable, recover};
 use crate::environment::Environment;
 use crate::fault::Fault;
@@ -24,7 +24,8 @@ pub(super) struct Reader<'a, 'j> {
     pub(super) rules: Rules,
     pub(super) digester: &'a Digester,
     pub(super) names: Names,
-    pub(super) keep_bytes: bool,
+    /// Where texts go that may have to be kept; none where nothing is.
+    pub(super) spool: Option<Spool>,
     pub(super) unsaved: bool,
     pub(super) index: Option<&'a Index>,
     pub(super) judge: &'a mut Judge<'j>,
@@ -61,13 +62,15 @@ impl Reader<'_, '_> {
         match before {
             Some(known) if unchanged => {
                 let mut slot = Slot::unchanged(id, known);
-                slot.bytes = (self.unsaved && slot.is_good()).then_some(bytes);
+                if self.unsaved && slot.is_good() {
+                    slot.text = self.spool.as_mut().and_then(|spool| spool.put(&bytes));
+                }
                 slot
             }
             before => {
                 // What is no reference at all was not looked up before; what is wrong with it is said in one place.
                 let resolve = &mut |it: &str| references.take(it).unwrap_or_else(|| secrets.resolve(it));
-                self.parse(id, before.and_then(|known| known.tenant), &path, bytes, digest, resolve)
+                self.parse(id, before.and_then(|known| known.tenant), &path, &bytes, digest, resolve)
             }
         }
     }
@@ -89,18 +92,18 @@ impl Reader<'_, '_> {
         id: TenantId,
         before: Option<Arc<Tenant>>,
         path: &Path,
-        bytes: Vec<u8>,
+        bytes: &[u8],
         digest: [u8; 16],
         resolve: &mut Resolve<'_>,
     ) -> Slot {
-        let (tenant, mut faults) = tenant_file::parse(path, Some(&id), &bytes, &self.rules, &mut self.names, resolve);
+        let (tenant, mut faults) = tenant_file::parse(path, Some(&id), bytes, &self.rules, &mut self.names, resolve);
         let mut judged = None;
         if let Some(mut tenant) = tenant {
             faults.extend((self.judge)(&tenant));
             tenant.digest = digest;
             judged = (!crate::fault::has_errors(&faults)).then(|| Arc::new(tenant));
         }
-        let incumbent = self.index.is_some_and(|index| index.holds(&id, &bytes));
+        let incumbent = self.index.is_some_and(|index| index.holds(&id, bytes));
         let recovered = |bytes: &[u8], max| {
             let (endpoints, aliases) = recover::recover(bytes, max);
             Unavailable { file: path.into(), endpoints, aliases }
@@ -108,10 +111,12 @@ impl Reader<'_, '_> {
         match judged {
             Some(tenant) => {
                 let mut slot = Slot::good(id, before, tenant, faults, incumbent);
-                slot.bytes = (self.keep_bytes && (!incumbent || self.unsaved)).then_some(bytes);
+                if !incumbent || self.unsaved {
+                    slot.text = self.spool.as_mut().and_then(|spool| spool.put(bytes));
+                }
                 slot
             }
-            None => Slot::faulty(id, before, digest, faults, recovered(&bytes, self.rules.endpoints_max)),
+            None => Slot::faulty(id, before, digest, faults, recovered(bytes, self.rules.endpoints_max)),
         }
     }
 

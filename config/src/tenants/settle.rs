@@ -19,8 +19,8 @@ use crate::tenant::Tenant;
 pub(crate) struct Slot {
     pub(crate) id: TenantId,
     pub(crate) faults: Vec<Fault>,
-    /// The file's text, where it has to be kept.
-    pub(crate) bytes: Option<Vec<u8>>,
+    /// The file's text in the spool, where it has to be kept.
+    pub(crate) text: Option<Text>,
     /// In force before this load.
     before: Option<Arc<Tenant>>,
     state: State,
@@ -32,8 +32,40 @@ enum State {
     Unchanged(Known),
     /// Good by itself. An incumbent was there before this process was.
     Good { tenant: Arc<Tenant>, incumbent: bool },
-    /// Faulty, and what is in force instead.
-    Faulty { digest: [u8; 16], fallback: Option<Arc<Tenant>>, unavailable: Unavailable, contested: bool },
+    /// Faulty, and what is in force instead. Few are: boxed, so that a hundred thousand good ones are small.
+    Faulty(Box<Faulty>),
+}
+
+#[derive(Debug)]
+struct Faulty {
+    digest: [u8; 16],
+    fallback: Option<Arc<Tenant>>,
+    unavailable: Unavailable,
+    contested: bool,
+}
+
+/// Texts that may have to be kept, one behind the other: one large block that goes back as a whole, not a hundred
+/// thousand holes between what stays.
+#[derive(Debug, Default)]
+pub(crate) struct Spool(Vec<u8>);
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Text {
+    start: usize,
+    bytes: u32,
+}
+
+impl Spool {
+    /// None for a text that no file of bounded size can be.
+    pub(crate) fn put(&mut self, text: &[u8]) -> Option<Text> {
+        let (start, bytes) = (self.0.len(), u32::try_from(text.len()).ok()?);
+        self.0.extend_from_slice(text);
+        Some(Text { start, bytes })
+    }
+
+    pub(crate) fn get(&self, text: Text) -> &[u8] {
+        &self.0[text.start..text.start + text.bytes as usize]
+    }
 }
 
 /// A version to fall back to.
@@ -46,7 +78,7 @@ pub(crate) enum Candidate {
 impl Slot {
     pub(crate) fn unchanged(id: TenantId, known: Known) -> Self {
         let faults = known.bad.as_ref().map_or_else(Vec::new, |bad| bad.faults.clone());
-        Self { id, faults, bytes: None, before: known.tenant.clone(), state: State::Unchanged(known) }
+        Self { id, faults, text: None, before: known.tenant.clone(), state: State::Unchanged(known) }
     }
 
     pub(crate) fn good(
@@ -56,7 +88,7 @@ impl Slot {
         faults: Vec<Fault>,
         incumbent: bool,
     ) -> Self {
-        Self { id, faults, bytes: None, before, state: State::Good { tenant, incumbent } }
+        Self { id, faults, text: None, before, state: State::Good { tenant, incumbent } }
     }
 
     pub(crate) fn faulty(
@@ -66,8 +98,8 @@ impl Slot {
         faults: Vec<Fault>,
         unavailable: Unavailable,
     ) -> Self {
-        let state = State::Faulty { digest, fallback: None, unavailable, contested: false };
-        Self { id, faults, bytes: None, before, state }
+        let state = State::Faulty(Box::new(Faulty { digest, fallback: None, unavailable, contested: false }));
+        Self { id, faults, text: None, before, state }
     }
 
     /// Whether the file itself is in force.
@@ -75,7 +107,7 @@ impl Slot {
         match &self.state {
             State::Unchanged(known) => known.bad.is_none(),
             State::Good { .. } => true,
-            State::Faulty { .. } => false,
+            State::Faulty(_) => false,
         }
     }
 
@@ -83,7 +115,7 @@ impl Slot {
         match &self.state {
             State::Unchanged(known) => known.tenant.as_ref(),
             State::Good { tenant, .. } => Some(tenant),
-            State::Faulty { fallback, .. } => fallback.as_ref(),
+            State::Faulty(faulty) => faulty.fallback.as_ref(),
         }
     }
 
@@ -95,16 +127,17 @@ impl Slot {
         }
     }
 
-    /// The bytes to be kept as the tenant's last good version.
-    pub(crate) fn to_keep(&self) -> Option<&[u8]> {
-        self.bytes.as_deref().filter(|_| self.is_good())
+    /// The text to be kept as the tenant's last good version.
+    pub(crate) fn to_keep(&self) -> Option<Text> {
+        self.text.filter(|_| self.is_good())
     }
 
     pub(crate) fn into_known(self) -> Known {
         match self.state {
             State::Unchanged(known) => known,
             State::Good { tenant, .. } => Known { tenant: Some(tenant), bad: None },
-            State::Faulty { digest, fallback, unavailable, contested } => {
+            State::Faulty(faulty) => {
+                let Faulty { digest, fallback, unavailable, contested } = *faulty;
                 let unavailable = fallback.is_none().then_some(unavailable);
                 let bad = Bad { id: self.id, digest, faults: self.faults, unavailable, contested };
                 Known { tenant: fallback, bad: Some(Box::new(bad)) }
@@ -120,24 +153,24 @@ impl Slot {
         let unavailable = Unavailable { file: tenant.file(), endpoints: ids, aliases };
         let digest = tenant.digest;
         self.faults.extend(faults);
-        self.state = State::Faulty { digest, fallback: None, unavailable, contested: true };
+        self.state = State::Faulty(Box::new(Faulty { digest, fallback: None, unavailable, contested: true }));
         self.fall_back(fallback);
     }
 
     fn fall_back(&mut self, candidate: Candidate) {
-        let State::Faulty { fallback, unavailable, .. } = &mut self.state else { return };
+        let State::Faulty(faulty) = &mut self.state else { return };
         match candidate {
             Candidate::None => {}
-            Candidate::Unusable(message) => self.faults.push(Fault::error(&unavailable.file, "", message)),
-            Candidate::Usable(tenant) => *fallback = Some(tenant),
+            Candidate::Unusable(message) => self.faults.push(Fault::error(&faulty.unavailable.file, "", message)),
+            Candidate::Usable(tenant) => faulty.fallback = Some(tenant),
         }
     }
 
     fn drop_fallback(&mut self, message: String) {
-        if let State::Faulty { fallback, unavailable, contested, .. } = &mut self.state {
-            *fallback = None;
-            *contested = true;
-            self.faults.push(Fault::error(&unavailable.file, "", message));
+        if let State::Faulty(faulty) = &mut self.state {
+            faulty.fallback = None;
+            faulty.contested = true;
+            self.faults.push(Fault::error(&faulty.unavailable.file, "", message));
         }
     }
 
@@ -156,7 +189,7 @@ pub(crate) fn settle(mut slots: Vec<Slot>, last_good: &mut dyn FnMut(&TenantId) 
     };
     // First those who were there: unchanged files, last good versions, and what the state directory has as it is.
     for owner in 0..slots.len() {
-        if matches!(slots[owner].state, State::Faulty { .. }) {
+        if matches!(slots[owner].state, State::Faulty(_)) {
             let candidate = fall_back(&slots[owner], last_good);
             slots[owner].fall_back(candidate);
         }
