@@ -103,6 +103,18 @@ fn stop(child: &mut Child) {
     let _ = child.wait();
 }
 
+/// A program that is told to end when this one does, however this one ends.
+fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
+    const SETPRIV: &str = "/usr/bin/setpriv";
+    if !Path::new(SETPRIV).exists() {
+        return Command::new(path);
+    }
+    // It becomes the program: the process id stays.
+    let mut command = Command::new(SETPRIV);
+    command.args(["--pdeathsig", "TERM", "--"]).arg(path);
+    command
+}
+
 /// Starts a program with its output in `log`.
 fn spawn(command: &mut Command, log: &Path) -> Result<Child> {
     let out = fs::File::create(log)?;
@@ -153,7 +165,7 @@ pub fn bare(binary: &Path, scratch: &Path, threads: usize) -> Result<Server> {
     let data = fresh(scratch, "bare")?;
     let address = free_port()?;
     let log = data.join("output.log");
-    let mut child = spawn(Command::new(binary).arg(address.to_string()).arg(threads.to_string()), &log)?;
+    let mut child = spawn(program(binary).arg(address.to_string()).arg(threads.to_string()), &log)?;
     let ready_after = wait_ready(&mut child, address, "/", &log)?;
     let targets = vec![Target { path: "/hooks/wh_bench".into(), secret: "bench".into() }];
     Ok(Server { kind: Kind::Bare, address, targets, data, ready_after, child, helpers: Vec::new() })
@@ -163,6 +175,8 @@ pub fn bare(binary: &Path, scratch: &Path, threads: usize) -> Result<Server> {
 fn fresh(scratch: &Path, name: &str) -> Result<PathBuf> {
     let directory = scratch.join(name);
     if directory.exists() {
+        // Half a million small files of a run before take their time.
+        eprintln!("clearing {} …", directory.display());
         fs::remove_dir_all(&directory)?;
     }
     fs::create_dir_all(&directory)?;

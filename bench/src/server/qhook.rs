@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use super::{Kind, Server, free_port, fresh, spawn, wait_ready};
+use super::{Kind, Server, free_port, fresh, program, spawn, wait_ready};
 use crate::Result;
 use crate::hook::Target;
 
@@ -25,7 +24,7 @@ pub fn start(binary: &Path, scratch: &Path) -> Result<Server> {
         ),
     )?;
     let log = data.join("output.log");
-    let mut child = spawn(Command::new(binary).arg("start").current_dir(&data).env("RUST_LOG", "warn"), &log)?;
+    let mut child = spawn(program(binary).arg("start").current_dir(&data).env("RUST_LOG", "warn"), &log)?;
     let ready_after = wait_ready(&mut child, address, "/health", &log)?;
     let targets = vec![Target { path: "/webhooks/github".into(), secret: secret.into() }];
     Ok(Server { kind: Kind::Qhook, address, targets, data, ready_after, child, helpers: Vec::new() })

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{Helper, Kind, Server, free_port, fresh, http, spawn, wait_ready};
+use super::{Helper, Kind, Server, free_port, fresh, http, program, spawn, wait_ready};
 use crate::Result;
 use crate::hook::Target;
 use crate::peers;
@@ -24,7 +24,7 @@ pub fn start(modules: &Path, scratch: &Path) -> Result<Server> {
     // ES modules are looked for beside the script.
     fs::write(modules.join("handler.mjs"), HANDLER)?;
     let node = Helper(spawn(
-        Command::new("node").arg("handler.mjs").arg(service.port().to_string()).current_dir(modules),
+        program("node").arg("handler.mjs").arg(service.port().to_string()).current_dir(modules),
         &data.join("handler.log"),
     )?);
     fs::write(
@@ -37,7 +37,7 @@ pub fn start(modules: &Path, scratch: &Path) -> Result<Server> {
     )?;
     let log = data.join("output.log");
     let mut child = spawn(
-        Command::new(binary(modules))
+        program(binary(modules))
             .arg("--config-file")
             .arg(data.join("restate.toml"))
             .arg("--base-dir")

@@ -3,9 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use super::{Kind, Server, free_port, fresh, spawn, wait_ready};
+use super::{Kind, Server, free_port, fresh, program, spawn, wait_ready};
 use crate::Result;
 use crate::hook::Target;
 
@@ -54,7 +53,7 @@ impl Appliance {
         )?;
         let log = data.join("output.log");
         let mut child = spawn(
-            Command::new(&self.binary).args(["run", "--config"]).arg(data.join("tidegate.toml")).current_dir(data),
+            program(&self.binary).args(["run", "--config"]).arg(data.join("tidegate.toml")).current_dir(data),
             &log,
         )?;
         let ready_after = wait_ready(&mut child, admin, "/readyz", &log)?;
