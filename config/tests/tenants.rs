@@ -257,6 +257,36 @@ fn a_newcomer_gives_back_what_a_last_good_version_needs() {
 }
 
 #[test]
+fn a_contested_file_holds_up_no_update_of_who_has_the_endpoint() {
+    let mut machine = Machine::new();
+    let alias = |text: String| text + "aliases = [\"/in\"]\n";
+    machine.write("acme.toml", &alias(file("acme", &["wh_1"])));
+    let mut files = machine.process();
+    machine.load(&mut files);
+    // By name it is before acme, and it is read again at every load since acme's change could mend it.
+    machine.good("a0", &["wh_1"]);
+    machine.write("a1.toml", &alias(file("a1", &["wh_2"])));
+    assert_eq!(in_force(&machine.load(&mut files)), ["acme: wh_1"]);
+    machine.environment.set("KEY", "k2");
+    let load = machine.load(&mut files);
+    assert_eq!(in_force(&load), ["acme: wh_1"]);
+    assert_eq!(of(&load, "acme").endpoints[0].secrets[0].secret.expose(), b"k2");
+    assert!(load.faults.iter().all(|fault| !fault.file.ends_with("acme.toml")), "{:?}", load.faults);
+    // The same at a cold start, though acme's file changed while nobody ran and the old version's secret is gone.
+    let text = alias(file("acme", &["wh_1", "wh_3"]));
+    machine.write("acme.toml", &text.replace("env:KEY", "env:NEW"));
+    machine.environment = MapEnvironment::new([("NEW", "k3")]);
+    machine.appliance.tenants.allow_env = vec!["*".into()];
+    let load = machine.restarted();
+    assert_eq!(in_force(&load), ["acme: wh_1 wh_3"], "{:?}", load.faults);
+    // What a file that fails had claimed is free again: here nobody is left who wants it but a0.
+    machine.environment.set("KEY", "k4");
+    machine.good("acme", &["wh_4"]);
+    machine.write("a1.toml", "");
+    assert_eq!(in_force(&machine.restarted()), ["a0: wh_1", "acme: wh_4"]);
+}
+
+#[test]
 fn a_place_leads_to_one_endpoint() {
     let machine = Machine::new();
     let with = |tenant: &str, id: &str, alias: &str| {

@@ -1,6 +1,6 @@
 //! What may belong to one tenant only: endpoint ids and aliases, across all files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use domain::EndpointId;
 
@@ -67,13 +67,37 @@ impl Claims {
         for endpoint in &tenant.endpoints {
             self.ids.insert(endpoint.id.clone(), owner);
             for alias in endpoint.aliases() {
-                let claims = self.paths.entry(alias.path.clone()).or_default();
-                match &alias.host {
-                    Some(host) => claims.hosts.insert(host.clone(), owner),
-                    None => claims.everywhere.replace(owner),
-                };
+                self.claim_alias(owner, alias);
             }
         }
+    }
+
+    /// Claims what a tenant had and keeps: of `tenant`'s ids and aliases those that `had` has too, unless somebody has
+    /// them.
+    pub(crate) fn claim_kept(&mut self, owner: Owner, tenant: &Tenant, had: &Tenant) {
+        let ids: HashSet<_> = had.endpoints.iter().map(|endpoint| &endpoint.id).collect();
+        let aliases: HashSet<_> = had.endpoints.iter().flat_map(Endpoint::aliases).collect();
+        for endpoint in &tenant.endpoints {
+            if ids.contains(&endpoint.id) {
+                self.ids.entry(endpoint.id.clone()).or_insert(owner);
+            }
+            for alias in endpoint.aliases() {
+                // Who had a path on every host had it on this one.
+                let had = aliases.contains(alias) || aliases.contains(&Alias { host: None, path: alias.path.clone() });
+                let claims = self.paths.get(&alias.path);
+                if had && claims.is_none_or(|claims| claims.other(Some(owner), alias).is_none()) {
+                    self.claim_alias(owner, alias);
+                }
+            }
+        }
+    }
+
+    fn claim_alias(&mut self, owner: Owner, alias: &Alias) {
+        let claims = self.paths.entry(alias.path.clone()).or_default();
+        match &alias.host {
+            Some(host) => claims.hosts.insert(host.clone(), owner),
+            None => claims.everywhere.replace(owner),
+        };
     }
 
     pub(crate) fn release(&mut self, owner: Owner, tenant: &Tenant) {

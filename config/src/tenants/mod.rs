@@ -150,7 +150,7 @@ impl TenantFiles {
         removed.sort_unstable();
         removed.dedup();
 
-        let slots = settle::settle(slots, &mut |id| reader.last_good(id));
+        let slots = settle::settle(slots, &mut reader);
         let spool = reader.spool.take().unwrap_or_default();
         self.keep(&slots, &spool, &removed, index.take().as_ref(), &mut faults);
         drop(spool);

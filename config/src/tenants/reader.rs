@@ -7,12 +7,12 @@ use domain::TenantId;
 
 use super::digest::{Digester, References};
 use super::last_good::Index;
-use super::settle::{Candidate, Slot, Spool};
+use super::settle::{Candidate, Past, Slot, Spool};
 use super::{Judge, Known, Unavailable, recover};
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::read;
-use crate::secret::TenantSecrets;
+use crate::secret::{ResolvedSecret, TenantSecrets};
 use crate::settings::Appliance;
 use crate::tenant::{Tenant, file_of};
 use crate::tenant_file::{self, Names, Resolve, Rules};
@@ -119,9 +119,10 @@ impl Reader<'_, '_> {
             None => Slot::faulty(id, before, digest, faults, recovered(bytes, self.rules.endpoints_max)),
         }
     }
+}
 
-    /// The version that the state directory has, if it can still be used.
-    pub(super) fn last_good(&mut self, id: &TenantId) -> Candidate {
+impl Past for Reader<'_, '_> {
+    fn last_good(&mut self, id: &TenantId) -> Candidate {
         let Some(index) = self.index else { return Candidate::None };
         let bytes = match index.read_one(id) {
             Ok(Some(bytes)) => bytes,
@@ -144,5 +145,12 @@ impl Reader<'_, '_> {
         let first =
             faults.iter().find(|fault| fault.is_error()).map_or_else(String::new, |fault| fault.message.clone());
         Candidate::Unusable(format!("the last good version cannot be used either: {first}"))
+    }
+
+    fn had(&mut self, id: &TenantId) -> Option<Arc<Tenant>> {
+        let bytes = self.index?.read_one(id).ok()??;
+        let stand_in = &mut |_: &str| Ok(ResolvedSecret { secret: domain::Secret::new(*b"any"), warning: None });
+        let (tenant, _) = tenant_file::parse(&self.path(id), Some(id), &bytes, &self.rules, &mut self.names, stand_in);
+        tenant.map(Arc::new)
     }
 }

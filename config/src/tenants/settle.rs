@@ -1,9 +1,10 @@
 //! Who is in force, once every file was read: last good versions for faulty files, and one owner for everything that
 //! can have only one.
 //!
-//! Who was there first stays: files that did not change and last good versions claim before files that changed. So
-//! a newcomer that names somebody else's endpoint is the faulty one, and an endpoint moves between two tenants when
-//! both files say so in one push.
+//! Who was there first stays: files that did not change and last good versions claim first, then every file that
+//! changed claims what it had before and keeps, and only then what is new. So a newcomer that names somebody else's
+//! endpoint is the faulty one and holds up nobody's update, and an endpoint moves between two tenants when both files
+//! say so in one push.
 
 use std::sync::Arc;
 
@@ -179,18 +180,26 @@ impl Slot {
     }
 }
 
-/// Settles who is in force. `last_good` looks a version up in the state directory.
-pub(crate) fn settle(mut slots: Vec<Slot>, last_good: &mut dyn FnMut(&TenantId) -> Candidate) -> Vec<Slot> {
+/// Where versions that are not in memory are looked up: the state directory.
+pub(crate) trait Past {
+    /// The last good version, if it can still be used.
+    fn last_good(&mut self, id: &TenantId) -> Candidate;
+    /// What the last good version has, whether it can still be used or not: its secrets are stand-ins.
+    fn had(&mut self, id: &TenantId) -> Option<Arc<Tenant>>;
+}
+
+/// Settles who is in force.
+pub(crate) fn settle(mut slots: Vec<Slot>, past: &mut dyn Past) -> Vec<Slot> {
     let endpoints = slots.iter().filter_map(Slot::in_force).map(|tenant| tenant.endpoints.len()).sum();
     let mut claims = Claims::with_capacity(endpoints);
-    let fall_back = |slot: &Slot, last_good: &mut dyn FnMut(&TenantId) -> Candidate| match &slot.before {
+    let fall_back = |slot: &Slot, past: &mut dyn Past| match &slot.before {
         Some(before) => Candidate::Usable(Arc::clone(before)),
-        None => last_good(&slot.id),
+        None => past.last_good(&slot.id),
     };
     // First those who were there: unchanged files, last good versions, and what the state directory has as it is.
     for owner in 0..slots.len() {
         if matches!(slots[owner].state, State::Faulty(_)) {
-            let candidate = fall_back(&slots[owner], last_good);
+            let candidate = fall_back(&slots[owner], past);
             slots[owner].fall_back(candidate);
         }
         let first = !matches!(slots[owner].state, State::Good { incumbent: false, .. });
@@ -207,6 +216,13 @@ pub(crate) fn settle(mut slots: Vec<Slot>, last_good: &mut dyn FnMut(&TenantId) 
             }
         }
     }
+    // Then what those who changed had before and keep: it is nobody else's, whoever comes first by name.
+    for (owner, slot) in slots.iter().enumerate() {
+        let State::Good { tenant, incumbent: false } = &slot.state else { continue };
+        if let Some(had) = slot.before.clone().or_else(|| past.had(&slot.id)) {
+            claims.claim_kept(owner, tenant, &had);
+        }
+    }
     // Then the newcomers, by name; one that fails puts its last good version back, which was there before them all.
     let mut failing = Vec::new();
     for owner in 0..slots.len() {
@@ -219,7 +235,10 @@ pub(crate) fn settle(mut slots: Vec<Slot>, last_good: &mut dyn FnMut(&TenantId) 
         }
         failing.push((owner, said(&conflicts, &tenant, &slots)));
         while let Some((owner, faults)) = failing.pop() {
-            let candidate = fall_back(&slots[owner], last_good);
+            let candidate = fall_back(&slots[owner], past);
+            if let Some(tenant) = slots[owner].in_force().cloned() {
+                claims.release(owner, &tenant);
+            }
             slots[owner].contest(faults, candidate);
             put_back(owner, &mut slots, &mut claims, &mut failing);
         }
