@@ -49,6 +49,10 @@ fuzz-smoke: ## build the fuzz targets and run each for ten seconds
 	@deploy/setup.sh build
 	fuzz/smoke.sh 10
 
+deny: ## licences, bans and sources of the dependencies (builds cargo-deny if it is not there)
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked --quiet cargo-deny
+	$(CARGO) deny check bans licenses sources
+
 bench-ingest: setup ## ingress beside bare Pingora and its peers, and with 100,000 endpoints (SECONDS=5 ROUNDS=1: quick)
 	@deploy/setup.sh bench
 	$(CARGO) build --release --locked -p tidegate -p tidegate-bench
