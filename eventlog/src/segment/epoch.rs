@@ -62,6 +62,10 @@ impl Case<'_> {
 
     pub(crate) fn judge(&self, visit: Visit<'_>) -> Result<Epoch, EpochError> {
         let mut epoch = Epoch::default();
+        if self.epoch < self.trimmed.epoch() {
+            // Trimming goes from the front: of this epoch nothing is left but files that a crash kept.
+            return Ok(epoch);
+        }
         let sync = self.manner == Manner::Settled && !self.read_only;
         let how = How { manner: self.manner, whole: self.whole, sync };
         let first = SegmentId { epoch: self.epoch, sequence: 0 };
