@@ -283,11 +283,10 @@ impl EventLog for EmbeddedLog {
             return Err(TrimError::ReadOnly);
         }
         let mut trimmed = Trimmed::default();
-        let now = self.clock.unix_ms();
         for lane in &self.lanes {
             let (Segments::Journal(journal), Some(age)) = (&lane.segments, lane.age) else { continue };
             lane.refresh();
-            let before = now.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+            let before = journal.trim_unix_ms().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
             journal
                 .trim(before)
                 .map_err(|fault| TrimError::Lane { lane: lane.name().clone(), reason: fault.to_string() })?;

@@ -262,7 +262,7 @@ impl HoldingStore {
 
     /// Lets go of what is over age, and of segments that hold nothing else.
     pub fn trim(&self) -> Result<u64, HoldingTrimError> {
-        let oldest = self.clock.unix_ms().saturating_sub(self.age_ms);
+        let oldest = self.journal.trim_unix_ms().saturating_sub(self.age_ms);
         let mut state = self.state();
         state.settle();
         let over: Vec<EventId> =

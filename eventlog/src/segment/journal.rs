@@ -1,5 +1,6 @@
 //! The handle: opens a directory, starts the threads, hands out everything else.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -26,6 +27,7 @@ use super::side;
 use super::stat::Stat;
 use super::storage::{Lock, RealStorage, Storage, WriteMode};
 use super::trim::{self, Trimmed};
+use super::trim_clock;
 use super::verify::{self, Report};
 use super::writer::Writer;
 
@@ -258,9 +260,37 @@ impl Journal {
         super::seal::write_side(&self.shared, segment.id, &segment.root, bytes)
     }
 
-    /// Drops the oldest segments as long as none of their records is as young as `before_unix_ms`.
+    /// The time that ages are counted from: the clock's, except that a step forward is believed only when it has lasted
+    /// for hours. An hour in which a clock says 2099 would else be the end of all that is kept.
+    pub fn trim_unix_ms(&self) -> u64 {
+        self.shared.believed_unix_ms()
+    }
+
+    /// Drops the oldest segments as long as none of their records is as young as `before_unix_ms`, which is an age
+    /// before `trim_unix_ms`.
     pub fn trim(&self, before_unix_ms: u64) -> io::Result<Trimmed> {
-        trim::trim(&self.shared, trim::Keep::File, |info| info.max_unix_ms < before_unix_ms)
+        let latest = self.latest_times(self.shared.believed_unix_ms());
+        trim::trim(&self.shared, trim::Keep::File, |info| {
+            latest.get(&info.id).copied().unwrap_or(info.max_unix_ms) < before_unix_ms
+        })
+    }
+
+    /// The latest time of each segment. One that is still to come was written under a clock that was wrong: then it is
+    /// that of the next segment, which is younger. A time that was stands as it is: a clock that once fell back must
+    /// not make what lies before it old.
+    fn latest_times(&self, now_unix_ms: u64) -> BTreeMap<SegmentId, u64> {
+        let mut behind = None;
+        let mut latest = BTreeMap::new();
+        for info in self.segments().iter().rev().filter(|info| info.records > 0) {
+            let mut at = info.max_unix_ms;
+            if at > now_unix_ms.saturating_add(trim_clock::SLACK_MS) {
+                let own = Some(info.min_unix_ms).filter(|min| *min <= now_unix_ms);
+                at = behind.map_or(at, |behind: u64| behind.max(own.unwrap_or(0)));
+            }
+            behind = Some(at);
+            latest.insert(info.id, at);
+        }
+        latest
     }
 
     /// Drops the oldest segments as long as all of their records are before this place.

@@ -47,6 +47,7 @@ mod side;
 mod stat;
 pub mod storage;
 mod trim;
+mod trim_clock;
 mod verify;
 mod view;
 mod window;

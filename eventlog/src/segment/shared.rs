@@ -18,6 +18,7 @@ use super::position::{Position, SegmentId};
 use super::queue::Queue;
 use super::stat::Rate;
 use super::storage::{Space, Storage, WriteMode};
+use super::trim_clock::TrimClock;
 
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) rate: Mutex<Rate>,
     pub(crate) space: Mutex<SpaceView>,
+    pub(crate) trim_clock: Mutex<TrimClock>,
 }
 
 /// How far a segment can be read.
@@ -100,6 +102,8 @@ impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
         let start = Position::at(SegmentId { epoch: parts.epoch, sequence: 0 }, HEADER_BLOCK, 0);
         let now = parts.clock.monotonic();
+        let times = parts.catalog.segments.values().filter(|info| info.records > 0);
+        let trim_clock = TrimClock::new(&*parts.clock, times.map(|info| info.max_unix_ms).max());
         Self {
             settings: parts.settings,
             storage: parts.storage,
@@ -116,7 +120,13 @@ impl Shared {
             counters: Counters::default(),
             rate: Mutex::new(Rate::new(now)),
             space: Mutex::new(SpaceView { space: parts.space, looked: now }),
+            trim_clock: Mutex::new(trim_clock),
         }
+    }
+
+    /// The time now, as far as retention believes the clock.
+    pub(crate) fn believed_unix_ms(&self) -> u64 {
+        locked(&self.trim_clock).unix_ms(&*self.clock)
     }
 
     pub(crate) fn catalog(&self) -> MutexGuard<'_, Catalog> {
