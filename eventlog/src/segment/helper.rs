@@ -80,8 +80,13 @@ impl Helper {
         }
     }
 
-    /// Waits for the segment that was asked for, or asks for it.
+    /// Waits for the segment that was asked for, or asks for it. What kept it from being made when it was asked for may
+    /// be long past (there were no files to be opened, or no room): it is tried once more.
     pub(crate) fn prepared(&self, id: SegmentId) -> Result<Made, MakeError> {
+        self.wait_prepared(id).or_else(|_| self.wait_prepared(id))
+    }
+
+    fn wait_prepared(&self, id: SegmentId) -> Result<Made, MakeError> {
         self.prepare(id);
         let mut state = locked(&self.state);
         loop {
@@ -205,6 +210,11 @@ impl Helper {
             // Once below, it goes on until there is room for a segment, so that it is not back in a second.
             let enough = settings.reserve_bytes.saturating_add(settings.segment_bytes);
             let keep = if more > 0 { trim::Keep::File } else { trim::Keep::Nothing };
+            // Files that hold nothing go before those that hold something.
+            while free < enough && matches!(trim::drop_recyclable(shared), Ok(true)) {
+                free = look();
+            }
+            let enough = if free < settings.reserve_bytes.saturating_add(more) { enough } else { 0 };
             while free < enough && matches!(trim::drop_oldest(shared, keep), Ok(true)) {
                 if !shared.catalog().recyclable.is_empty() && more > 0 {
                     return true;
@@ -215,7 +225,9 @@ impl Helper {
         let (_, full, _) = shared.queue.look();
         // Once shut, the door opens only when there is room for a whole segment: it does not flutter.
         let slack = if full { settings.segment_bytes } else { 0 };
-        let now_full = free < settings.reserve_bytes.saturating_add(slack);
+        // A trimmed file is room for a segment that takes nothing from the file system.
+        let idle = shared.catalog().recyclable.len() as u64 * settings.segment_bytes;
+        let now_full = free.saturating_add(idle) < settings.reserve_bytes.saturating_add(slack);
         if now_full != full {
             shared.queue.set_full(now_full);
             if now_full {

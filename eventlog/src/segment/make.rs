@@ -9,6 +9,7 @@ use super::format::{HEADER_BLOCK, SegmentHeader};
 use super::names::{segment_path, unfinished_path};
 use super::position::SegmentId;
 use super::storage::{Storage, StorageFile, WriteMode};
+use super::trim::is_full;
 
 /// A segment that is ready for its first batch.
 #[derive(Debug)]
@@ -26,8 +27,7 @@ pub(crate) enum MakeError {
 
 impl From<io::Error> for MakeError {
     fn from(error: io::Error) -> Self {
-        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        if full { Self::Full } else { Self::Io(error) }
+        if is_full(&error) { Self::Full } else { Self::Io(error) }
     }
 }
 

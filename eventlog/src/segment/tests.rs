@@ -5,3 +5,4 @@ mod crash;
 mod damage;
 pub(super) mod rig;
 mod space;
+mod trimming;

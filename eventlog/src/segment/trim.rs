@@ -11,6 +11,7 @@ use super::names::{self, Name, TRIM_MARK, end_path, free_name, segment_path, sid
 use super::position::{Position, SegmentId};
 use super::settle;
 use super::shared::{Shared, locked};
+use super::storage::WriteMode;
 
 /// What becomes of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) ->
     let Some(last) = victims.last() else { return Ok(Trimmed::default()) };
     let directory = &shared.settings.directory;
     let mark = last.end_position();
-    shared.storage.put(&directory.join(TRIM_MARK), &encode_mark(&shared.log, mark))?;
+    write_mark(shared, mark, &victims)?;
     {
         let mut catalog = shared.catalog();
         catalog.trimmed = catalog.trimmed.max(mark);
@@ -80,6 +81,49 @@ pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) ->
     }
     shared.storage.sync_directory(directory)?;
     Ok(trimmed)
+}
+
+/// Writes down how far was trimmed. That takes a block, which a full disk does not have, and nothing but trimming would
+/// free one: so what nobody needs goes first.
+fn write_mark(shared: &Shared, mark: Position, victims: &[SegmentInfo]) -> io::Result<()> {
+    let directory = &shared.settings.directory;
+    let (path, bytes) = (directory.join(TRIM_MARK), encode_mark(&shared.log, mark));
+    loop {
+        match shared.storage.put(&path, &bytes) {
+            Err(error) if is_full(&error) => {}
+            result => return result,
+        }
+        if !drop_recyclable(shared)? {
+            break;
+        }
+    }
+    // Indexes of what is about to go.
+    for info in victims {
+        ignore_missing(shared.storage.remove(&side_path(directory, info.id)))?;
+    }
+    match shared.storage.put(&path, &bytes) {
+        Err(error) if is_full(&error) => {}
+        result => return result,
+    }
+    // In place, into the block that the last mark has. The mark is smaller than a sector, which a disk writes whole or
+    // not at all.
+    let file = shared.storage.open_write(&path, WriteMode::Buffered)?;
+    if file.len()? != bytes.len() as u64 {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.write_at(0, &bytes)?;
+    file.sync()
+}
+
+/// Gives the space of a trimmed file back to the file system; false if none waits for reuse.
+pub(crate) fn drop_recyclable(shared: &Shared) -> io::Result<bool> {
+    let Some(name) = shared.catalog().recyclable.pop() else { return Ok(false) };
+    ignore_missing(shared.storage.remove(&shared.settings.directory.join(name)))?;
+    Ok(true)
+}
+
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The segment's file is gone without our doing. If the mark on the disk says that another process trimmed it, this one

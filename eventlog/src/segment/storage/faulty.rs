@@ -25,6 +25,8 @@ struct State {
     dice: Dice,
     /// Writes and syncs so far.
     operations: u64,
+    /// Those that failed by the dice.
+    failed: u64,
     out: bool,
 }
 
@@ -56,12 +58,17 @@ fn eio() -> io::Error {
 
 impl FaultyStorage {
     pub fn new(memory: MemoryStorage, seed: u64, faults: Faults) -> Self {
-        let state = State { faults, dice: Dice::new(seed), operations: 0, out: false };
+        let state = State { faults, dice: Dice::new(seed), operations: 0, failed: 0, out: false };
         Self { memory, state: Arc::new(Mutex::new(state)) }
     }
 
     pub fn set_faults(&self, faults: Faults) {
         self.with(|state| state.faults = faults);
+    }
+
+    /// How many operations failed by the dice.
+    pub fn failed(&self) -> u64 {
+        self.with(|state| state.failed)
     }
 
     /// Has the power gone?
@@ -86,7 +93,11 @@ impl FaultyStorage {
                 }
             }
             let one_in = one_in(&state.faults);
-            if one_in > 0 && state.dice.roll().is_multiple_of(one_in) { Fate::Fails } else { Fate::Done }
+            if one_in > 0 && state.dice.roll().is_multiple_of(one_in) {
+                state.failed += 1;
+                return Fate::Fails;
+            }
+            Fate::Done
         })
     }
 

@@ -9,7 +9,7 @@ use super::rig::*;
 use crate::segment::storage::{MemoryStorage, Storage};
 use crate::segment::{AppendError, Journal, Options, Position, ReadError, SegmentState, WhenFull};
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..2_000_000 {
         if holds() {
             return;

@@ -1,0 +1,207 @@
+//! What trimming must not do: leave a crash half a trim, believe a wrong clock, need what it is there to make.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::ManualClock;
+
+use super::rig::*;
+use super::space::until;
+use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage, Storage};
+use crate::segment::view::View;
+use crate::segment::{Journal, Options, Position, SegmentState, WhenFull};
+
+const NOW: u64 = 1_790_000_000_000;
+const DAY: u64 = 24 * 3600 * 1000;
+
+fn clocked(memory: &MemoryStorage, clock: &Arc<ManualClock>) -> Journal {
+    let clock = Arc::<ManualClock>::clone(clock);
+    Journal::open(Options { clock, ..options(Arc::new(memory.clone())) }).unwrap().0
+}
+
+fn append_at(journal: &Journal, unix_ms: u64, records: u32) {
+    for _ in 0..records {
+        journal.append(entry(1, unix_ms, vec![1; 3000])).wait().unwrap();
+    }
+}
+
+fn all_sealed(journal: &Journal) {
+    until("all but the active one are sealed", || {
+        journal.segments().iter().filter(|info| info.state != SegmentState::Sealed).count() == 1
+    });
+}
+
+#[test]
+fn a_crash_in_a_trim_over_two_epochs_leaves_neither_damage_nor_records() {
+    let memory = MemoryStorage::new();
+    let (journal, _) = open(&memory);
+    for n in 0..20_u8 {
+        append(&journal, vec![n; 3000]);
+    }
+    journal.close();
+    let (journal, _) = open(&memory);
+    for n in 20..40_u8 {
+        append(&journal, vec![n; 3000]);
+    }
+    let segments = journal.segments();
+    assert_eq!(segments.iter().filter(|info| info.id.epoch == 1).count(), 2);
+    all_sealed(&journal);
+    // As it is when the mark is written and the first file is gone.
+    let crashed = memory.copy();
+    let first_left = segments.iter().find(|info| info.id.epoch == 2 && info.id.sequence == 1).unwrap().first();
+    journal.trim_before(first_left).unwrap();
+    let mark = memory.read(&directory().join("trim.mark"), 100).unwrap().unwrap();
+    crashed.put(&directory().join("trim.mark"), &mark).unwrap();
+    crashed.remove(&directory().join(format!("{}.seg", segments[0].id))).unwrap();
+    let expected = read_all(&journal);
+
+    let report = Journal::verify_in(&crashed, &directory()).unwrap();
+    assert_eq!(report.damage, []);
+    let view = View::open(Arc::new(crashed.clone()), &directory(), ManualClock::at_unix_ms(1)).unwrap();
+    assert_eq!((view.damage(), view.segments()[0].first()), (vec![], first_left));
+    let (journal, recovery) = open(&crashed);
+    assert_eq!(recovery.damage, []);
+    assert_eq!(read_all(&journal), expected, "what was trimmed does not come back");
+    assert!(crashed.files().iter().all(|(path, _)| !path.ends_with(format!("{}.seg", segments[1].id))));
+}
+
+#[test]
+fn a_clock_that_is_wrong_for_a_while_costs_nothing() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let journal = clocked(&memory, &clock);
+    append_at(&journal, NOW, 100);
+    clock.step_to_unix_ms(NOW + 30_000 * DAY);
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(30));
+        assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0);
+    }
+    clock.step_to_unix_ms(NOW + 90_000);
+    clock.advance(Duration::from_hours(8 * 24));
+    assert!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments > 3);
+}
+
+#[test]
+fn records_from_a_time_to_come_do_not_hold_up_what_lies_behind_them() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let journal = clocked(&memory, &clock);
+    append_at(&journal, NOW, 30);
+    append_at(&journal, NOW + 30_000 * DAY, 1);
+    append_at(&journal, NOW + DAY, 60);
+    append_at(&journal, NOW + 9 * DAY, 60);
+    all_sealed(&journal);
+    clock.advance(Duration::from_hours(9 * 24));
+    let before = journal.trim_unix_ms() - 7 * DAY;
+    journal.trim(before).unwrap();
+    let left = read_all(&journal);
+    assert!(left[0].time_unix_ms < before || left.len() <= 60 + 15, "at most the rest of one segment: {}", left.len());
+    assert_eq!(left.iter().filter(|record| record.time_unix_ms == NOW + 9 * DAY).count(), 60);
+}
+
+#[test]
+fn a_clock_that_once_fell_back_makes_nothing_old() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let journal = clocked(&memory, &clock);
+    append_at(&journal, NOW, 60);
+    append_at(&journal, 1_000, 60);
+    append_at(&journal, NOW, 60);
+    assert_eq!(journal.trim(NOW - DAY).unwrap().segments, 0);
+}
+
+#[test]
+fn a_disk_without_a_free_byte_can_be_trimmed() {
+    // Nothing is left but what trimming itself can find: trimmed files, then the block of the last mark.
+    for recycle_max in [4, 0] {
+        let memory = MemoryStorage::new();
+        let options = Options { recycle_max, ..options(Arc::new(memory.clone())) };
+        let (journal, _) = Journal::open(options).unwrap();
+        let positions: Vec<_> = (0..100).map(|_| append(&journal, vec![1; 3000]).position).collect();
+        all_sealed(&journal);
+        journal.trim_before(positions[40]).unwrap();
+        assert_eq!(journal.stat().recyclable > 0, recycle_max > 0);
+        let used: usize = memory.files().iter().map(|(_, bytes)| bytes.len()).sum();
+        memory.set_capacity(Some(used as u64));
+        assert!(journal.trim_before(positions[90]).unwrap().segments > 0);
+        memory.kill();
+        memory.set_capacity(None);
+        drop(journal);
+        let (journal, recovery) = open(&memory);
+        assert_eq!(recovery.damage, []);
+        assert!(matches!(read_from(&journal, positions[60]), Err(crate::segment::ReadError::Trimmed { .. })));
+    }
+}
+
+#[test]
+fn files_that_hold_nothing_go_before_records() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let options = Options {
+        when_full: WhenFull::Trim,
+        reserve_bytes: 2 * SEGMENT_BYTES,
+        clock: Arc::<ManualClock>::clone(&clock),
+        ..options(Arc::new(memory.clone()))
+    };
+    let (journal, _) = Journal::open(options).unwrap();
+    append_at(&journal, NOW, 130);
+    all_sealed(&journal);
+    let middle = journal.segments()[4].first();
+    journal.trim_before(middle).unwrap();
+    let before = read_all(&journal);
+    assert_eq!(journal.stat().recyclable, 4);
+    // Somebody else takes the space: one segment below the reserve.
+    let used: usize = memory.files().iter().map(|(_, bytes)| bytes.len()).sum();
+    memory.set_capacity(Some(used as u64 + SEGMENT_BYTES));
+    clock.advance(Duration::from_secs(2));
+    // A look at the space is asked for by every stat.
+    until("the reserve is free again", || {
+        journal.stat();
+        clock.advance(Duration::from_secs(2));
+        memory.space(&directory()).unwrap().free >= 2 * SEGMENT_BYTES
+    });
+    assert_eq!(read_all(&journal), before, "no record went");
+}
+
+#[test]
+fn trimmed_files_are_room() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let options = Options {
+        reserve_bytes: 2 * SEGMENT_BYTES,
+        clock: Arc::<ManualClock>::clone(&clock),
+        ..options(Arc::new(memory.clone()))
+    };
+    let (journal, _) = Journal::open(options).unwrap();
+    append_at(&journal, NOW, 130);
+    all_sealed(&journal);
+    journal.trim_before(journal.segments()[4].first()).unwrap();
+    assert_eq!(journal.stat().recyclable, 4);
+    let used: usize = memory.files().iter().map(|(_, bytes)| bytes.len()).sum();
+    memory.set_capacity(Some(used as u64 + SEGMENT_BYTES));
+    for _ in 0..30 {
+        clock.advance(Duration::from_secs(2));
+        append_at(&journal, NOW, 1);
+    }
+    assert!(!journal.stat().full);
+}
+
+#[test]
+fn what_kept_a_segment_from_being_prepared_may_be_long_past() {
+    let memory = MemoryStorage::new();
+    let storage = FaultyStorage::new(memory.clone(), 3, Faults::default());
+    let (journal, _) = Journal::open(options(Arc::new(storage.clone()))).unwrap();
+    let there = |n| directory().join(format!("{}.seg", crate::segment::SegmentId { epoch: 1, sequence: n }));
+    until("the second one is prepared", || memory.files().iter().any(|(path, _)| *path == there(1)));
+    storage.set_faults(Faults { create_fails: 1, ..Faults::default() });
+    while journal.durable().segment().sequence == 0 {
+        append(&journal, vec![1; 3000]);
+    }
+    until("the third one could not be prepared", || storage.failed() > 0);
+    storage.set_faults(Faults::default());
+    while journal.durable().segment().sequence < 3 {
+        append(&journal, vec![1; 3000]);
+    }
+    assert_eq!(journal.stat().failures, 0);
+    assert!(read_from(&journal, Position::START).is_ok());
+}
