@@ -70,6 +70,12 @@ pub(crate) trait Form<T> {
             out.push(path.to_owned());
         }
     }
+    /// Puts into `old` what of `new` takes effect without a restart.
+    fn take_live(&self, old: &mut T, new: T, effect: Effect) {
+        if effect == Effect::Live {
+            *old = new;
+        }
+    }
 }
 
 /// A table of settings, made by `settings!`.
@@ -78,12 +84,13 @@ pub(crate) trait Settings: Sized + Default + PartialEq {
     fn rows() -> Vec<Row>;
     fn read(document: &mut Document<'_>, table: &DeTable<'_>, span: Range<usize>) -> Self;
     fn restarts(&self, new: &Self, path: &str, out: &mut Vec<String>);
+    fn take_live(&mut self, new: Self);
 }
 
 /// `settings! { struct Name { /// meaning field: Type = default, form, live|restart, "why this default"; … } }`
 ///
 /// One row per key, and from it: the field, its default, its reading, its place in the reference and in the schema,
-/// and whether a change of it needs a restart.
+/// whether a change of it needs a restart, and what a reload puts in force.
 macro_rules! settings {
     ($(
         $(#[$attribute:meta])*
@@ -139,6 +146,10 @@ macro_rules! settings {
                     let path = if path.is_empty() { stringify!($field).to_owned() } else { format!("{path}.{}", stringify!($field)) };
                     $crate::form::Form::restarts(&$form, &self.$field, &new.$field, settings!(@ $effect), &path, out);
                 })+
+            }
+
+            fn take_live(&mut self, new: Self) {
+                $($crate::form::Form::take_live(&$form, &mut self.$field, new.$field, settings!(@ $effect));)+
             }
         }
     )+};

@@ -72,6 +72,10 @@ impl<S: Settings> Form<S> for Table {
     fn restarts(&self, old: &S, new: &S, _: Effect, path: &str, out: &mut Vec<String>) {
         old.restarts(new, path, out);
     }
+
+    fn take_live(&self, old: &mut S, new: S, _: Effect) {
+        old.take_live(new);
+    }
 }
 
 /// JSON Schema of a table with these keys and no others.

@@ -45,7 +45,21 @@ impl Appliance {
     pub fn restart_needed(&self, new: &Self) -> Vec<String> {
         let mut keys = Vec::new();
         crate::form::Settings::restarts(self, new, "", &mut keys);
+        if new.gateway.body_bytes_max > self.body_bytes_room() {
+            keys.push("gateway.body_bytes_max".to_owned());
+        }
         keys
+    }
+
+    /// What a reload makes of the settings that the process was started with: the live keys are those of `new`. All
+    /// else stays, also for judging tenants' files: a retention class that the log was not opened with, for one, is
+    /// none until the restart. A body that this node has no room for before the restart is not taken either.
+    #[must_use]
+    pub fn with_live(&self, new: Self) -> Self {
+        let mut settings = self.clone();
+        crate::form::Settings::take_live(&mut settings, new);
+        settings.gateway.body_bytes_max = settings.gateway.body_bytes_max.min(self.body_bytes_room());
+        settings
     }
 
     /// The largest body that this node can hold and store: an eighth of what is in flight, the log's queue and a
@@ -93,5 +107,32 @@ mod tests {
         new.log.retention[0].age = crate::units::days(1);
         new.limits.tenant.events = Some(crate::Rate { per_second: 1, burst: 1 });
         assert_eq!(old.restart_needed(&new), ["node.id", "gateway.listener.idle_timeout", "log.retention"]);
+    }
+
+    #[test]
+    fn a_reload_puts_the_live_keys_in_force_and_no_others() {
+        let old = Appliance::default();
+        let mut new = old.clone();
+        new.gateway.listener.idle_timeout = Duration::from_secs(5);
+        new.gateway.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        new.log.retention.insert(0, RetentionClass { name: "fast".into(), ..old.log.retention[0].clone() });
+        new.tenants.directory = "/elsewhere".into();
+        new.tenants.files_max = 7;
+        new.limits.tenant.events = Some(crate::Rate { per_second: 1, burst: 1 });
+        let mut expected = old.clone();
+        expected.gateway.trusted_proxies = new.gateway.trusted_proxies.clone();
+        expected.tenants.files_max = 7;
+        expected.limits.tenant.events = new.limits.tenant.events;
+        assert_eq!(old.with_live(new.clone()), expected);
+        assert_eq!(old.restart_needed(&new), ["gateway.listener.idle_timeout", "log.retention", "tenants.directory"]);
+        // A live key that needs room which only a restart makes.
+        new = old.clone();
+        new.gateway.bytes_in_flight_max *= 64;
+        new.log.queue_bytes *= 64;
+        new.log.segment_bytes *= 64;
+        new.gateway.body_bytes_max = 1 << 30;
+        assert_eq!(old.with_live(new.clone()).gateway.body_bytes_max, old.body_bytes_room());
+        assert_eq!(old.restart_needed(&new).last().unwrap(), "gateway.body_bytes_max");
+        assert_eq!(old.restart_needed(&old.with_live(new)), Vec::<String>::new());
     }
 }
