@@ -49,6 +49,7 @@ pub(crate) struct Reloader {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) files: TenantFiles,
+    /// What is in force: what the process was started with, and the live keys of the file since.
     pub(crate) appliance: Appliance,
 }
 
@@ -61,19 +62,20 @@ impl Reloader {
         let mut restart_needed = Vec::new();
         if let Some(appliance) = appliance.filter(|_| !has_errors(&faults)) {
             restart_needed = self.started.restart_needed(&appliance);
-            state.appliance = appliance;
+            state.appliance = self.started.with_live(appliance);
         }
         let (snapshot, mut reloaded) = self.build(&mut state);
         faults.append(&mut reloaded.faults);
         health.set_degraded(faults.iter().filter(|f| f.is_error()).map(ToString::to_string).collect());
         let old = self.snapshot.swap(Arc::new(snapshot));
-        drop(state);
-        retire(&old);
         let took = self.clock.monotonic().saturating_sub(began);
         let reloaded = Reloaded { faults, restart_needed, took, ..reloaded };
+        // Under the lock: the last reload's figures are the last that are set, however long old snapshots are in use.
         let errors = reloaded.faults.iter().filter(|fault| fault.is_error()).count();
         self.metrics.loaded(reloaded.tenants, reloaded.endpoints, errors, self.clock.unix_ms());
+        drop(state);
         tell(&reloaded);
+        retire(&old);
         reloaded
     }
 
@@ -148,4 +150,103 @@ fn tell(reloaded: &Reloaded) {
         ms = u64::try_from(reloaded.took.as_millis()).unwrap_or(u64::MAX),
         "configuration loaded"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use eventlog::memory::MemoryLog;
+    use prometheus_client::registry::Registry;
+
+    const APPLIANCE: &str = "[gateway]\npublic_url = \"https://hooks.example.com\"\n";
+
+    struct Running {
+        root: tempfile::TempDir,
+        reloader: Arc<Reloader>,
+        health: Arc<Health>,
+    }
+
+    impl Running {
+        /// A node with one tenant, `acme`, that has the endpoint `wh_1`.
+        fn start() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let path = root.path().join("tidegate.toml");
+            std::fs::write(&path, text(APPLIANCE, root.path())).unwrap();
+            std::fs::create_dir_all(root.path().join("tenants/acme.secrets")).unwrap();
+            std::fs::write(root.path().join("tenants/acme.secrets/k"), "a secret of acme").unwrap();
+            let started = config::load_appliance(&path).0.unwrap();
+            let clock = domain::SystemClock::shared();
+            let mut registry = Registry::default();
+            let reloader = Reloader {
+                path,
+                environment: Arc::new(config::MapEnvironment::default()),
+                presets: Presets::load().unwrap(),
+                metrics: ConfigMetrics::register(&mut registry),
+                snapshot: Arc::default(),
+                state: Mutex::new(State { files: TenantFiles::new(&started), appliance: started.clone() }),
+                clock: Arc::clone(&clock),
+                started,
+            };
+            let health = Health::new(registry, Arc::new(MemoryLog::new(domain::NodeId(1), clock)));
+            let running = Self { root, reloader: Arc::new(reloader), health: Arc::new(health) };
+            running.endpoints(&["wh_1"]);
+            running.reload();
+            running
+        }
+
+        fn endpoints(&self, ids: &[&str]) {
+            let endpoint = |id: &&str| {
+                format!("[[endpoint]]\nid = \"{id}\"\nscheme = \"github\"\nsecrets = [{{ value = \"secret:k\" }}]\n")
+            };
+            let text = format!("tenant = \"acme\"\n{}", ids.iter().map(endpoint).collect::<String>());
+            std::fs::write(self.root.path().join("tenants/acme.toml"), text).unwrap();
+        }
+
+        fn reload(&self) -> Reloaded {
+            self.reloader.reload(&self.health)
+        }
+    }
+
+    fn text(appliance: &str, root: &std::path::Path) -> String {
+        format!("{appliance}[log]\ndirectory = \"{}/log\"\n", root.display())
+    }
+
+    #[test]
+    fn what_waits_for_a_restart_judges_no_tenant_before_it() {
+        let running = Running::start();
+        let before = Arc::clone(&running.reloader.snapshot.load().tenants()[0]);
+        let class = |name: &str| format!("[[log.retention]]\nname = \"{name}\"\nage = \"7d\"\n");
+        let changed = format!(
+            "{}\n{}{}[tenants]\ndirectory = \"elsewhere\"\n",
+            text(&APPLIANCE.replace("hooks.", "new."), running.root.path()),
+            class("fast"),
+            class("default"),
+        );
+        std::fs::write(&running.reloader.path, changed).unwrap();
+        let reloaded = running.reload();
+        assert_eq!(reloaded.restart_needed, ["log.retention", "tenants.directory"], "{:?}", reloaded.faults);
+        let after = running.reloader.snapshot.load_full();
+        assert_eq!(after.settings.public_url.host(), "new.example.com", "a live key");
+        assert!(Arc::ptr_eq(&before, &after.tenants()[0]), "the tenant is there and as it was");
+    }
+
+    #[test]
+    fn metrics_do_not_wait_for_old_snapshots() {
+        let running = Running::start();
+        // A request that takes long keeps the old snapshot, and with it the reload.
+        let in_use = running.reloader.snapshot.load_full();
+        running.endpoints(&["wh_1", "wh_2"]);
+        let (reloader, health) = (Arc::clone(&running.reloader), Arc::clone(&running.health));
+        let reload = std::thread::spawn(move || reloader.reload(&health));
+        while Arc::ptr_eq(&in_use, &*running.reloader.snapshot.load()) {
+            std::thread::yield_now();
+        }
+        // Whoever has the lock now sees the figures of the snapshot that is served.
+        drop(running.reloader.state.lock().unwrap());
+        assert!(running.health.metrics().contains("config_endpoints 2"), "{}", running.health.metrics());
+        assert!(!reload.is_finished());
+        drop(in_use);
+        reload.join().unwrap();
+    }
 }
