@@ -45,5 +45,5 @@ pub use settings::{
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, Tenant};
 pub use tenant_file::parse_tenant;
-pub use tenants::{Judge, TenantFiles, TenantsLoad, Unavailable};
+pub use tenants::{ABSENCE, Judge, TenantFiles, TenantsLoad, Unavailable};
 pub use watch::Watcher;

@@ -50,7 +50,9 @@ secret that changes is picked up as a file that changes is.
 | a tenant's file without a last good version | its endpoints answer 503, never 404, as far as they can be made out |
 | two tenants' files with the same endpoint id or alias | who had it keeps it; the other file is the faulty one |
 | the tenants' directory cannot be listed | every tenant stays as it was |
-| a tenant's file is taken away | the tenant is removed |
+| the tenants' directory has no tenant's file left, as where a volume is not mounted | every tenant stays as it was; to remove the last one, take the endpoints out of its file |
+| the tenants' directory has too many files or entries | who was there stays; the rest is not read |
+| a tenant's file is taken away | the tenant is removed, once the file was missing for a second |
 ";
 
 /// The text of `docs/configuration.md`.

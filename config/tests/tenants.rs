@@ -6,14 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use domain::ManualClock;
 use tempfile::TempDir;
-use tidegate_config::{Appliance, Fault, MapEnvironment, Tenant, TenantFiles, TenantsLoad, has_errors};
+use tidegate_config::{ABSENCE, Appliance, Fault, MapEnvironment, Tenant, TenantFiles, TenantsLoad, has_errors};
 
 /// A machine with a tenants' directory, and processes that load it one after the other.
 struct Machine {
     root: TempDir,
     appliance: Appliance,
     environment: MapEnvironment,
+    clock: Arc<ManualClock>,
 }
 
 impl Machine {
@@ -24,7 +26,7 @@ impl Machine {
         appliance.tenants.state_directory = root.path().join("state");
         appliance.tenants.allow_env = vec!["KEY".into()];
         fs::create_dir(&appliance.tenants.directory).unwrap();
-        Self { root, appliance, environment: MapEnvironment::new([("KEY", "k1")]) }
+        Self { root, appliance, environment: MapEnvironment::new([("KEY", "k1")]), clock: ManualClock::at_unix_ms(0) }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -41,11 +43,19 @@ impl Machine {
     }
 
     fn process(&self) -> TenantFiles {
-        TenantFiles::new(&self.appliance)
+        let clock = Arc::clone(&self.clock);
+        TenantFiles::new(&self.appliance).with_clock(clock)
     }
 
     fn load(&self, files: &mut TenantFiles) -> TenantsLoad {
         files.load(&self.appliance, &self.environment, &mut |_| Vec::new())
+    }
+
+    /// Loads, and once more when what is missing has been so for long enough.
+    fn load_twice(&self, files: &mut TenantFiles) -> TenantsLoad {
+        self.load(files);
+        self.clock.advance(ABSENCE);
+        self.load(files)
     }
 
     fn restarted(&self) -> TenantsLoad {
@@ -172,8 +182,17 @@ fn a_file_that_is_taken_away_takes_its_tenant_with_it() {
     let mut files = machine.process();
     machine.load(&mut files);
     fs::remove_file(machine.path("acme.toml")).unwrap();
+    // Not before it is sure: an editor's save looks like this for a moment.
     let load = machine.load(&mut files);
-    assert_eq!((in_force(&load), load.changed), (vec!["beta: wh_2".to_owned()], 1));
+    assert_eq!((in_force(&load).len(), load.missing, load.changed), (2, 1, 0));
+    machine.clock.advance(ABSENCE / 2);
+    assert_eq!(in_force(&machine.load(&mut files)).len(), 2);
+    machine.good("acme", &["wh_1"]);
+    assert_eq!(machine.load(&mut files).missing, 0);
+    fs::remove_file(machine.path("acme.toml")).unwrap();
+    machine.clock.advance(ABSENCE);
+    let load = machine.load_twice(&mut files);
+    assert_eq!((in_force(&load), load.changed, load.missing), (vec!["beta: wh_2".to_owned()], 1, 0));
     assert_eq!(load.removed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["acme"]);
     assert!(machine.load(&mut files).removed.is_empty());
     // What was removed does not come back by the last good version of a file that is faulty later on.
@@ -184,11 +203,70 @@ fn a_file_that_is_taken_away_takes_its_tenant_with_it() {
         (vec!["beta: wh_2".into()], vec!["wh_1".into()])
     );
     // The same when it was taken away while nobody ran.
-    fs::remove_file(machine.path("acme.toml")).unwrap();
+    machine.good("acme", &["wh_1"]);
     fs::remove_file(machine.path("beta.toml")).unwrap();
-    assert_eq!(machine.restarted().removed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["beta"]);
+    let load = machine.load_twice(&mut machine.process());
+    assert_eq!(load.removed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["beta"]);
     machine.write("beta.toml", "broken");
-    assert!(in_force(&machine.restarted()).is_empty());
+    assert_eq!(in_force(&machine.restarted()), ["acme: wh_1"]);
+}
+
+#[test]
+fn an_empty_directory_takes_nobody() {
+    let machine = Machine::new();
+    fs::create_dir(machine.path("acme.secrets")).unwrap();
+    machine.write("acme.secrets/k", "a secret");
+    machine.write("acme.toml", &file("acme", &["wh_1"]).replace("env:KEY", "secret:k"));
+    machine.good("beta", &["wh_2"]);
+    let mut files = machine.process();
+    machine.load(&mut files);
+    // A volume that is not mounted leaves an empty directory, and takes the secrets with it too.
+    let away = machine.root.path().join("away");
+    fs::rename(machine.path(""), &away).unwrap();
+    fs::create_dir(machine.path("")).unwrap();
+    let load = machine.load_twice(&mut files);
+    assert_eq!((in_force(&load).len(), load.changed, load.missing), (2, 0, 0));
+    fault_names(&load.faults, "tenants", "has no tenant's file");
+    let load = machine.load_twice(&mut machine.process());
+    assert_eq!((in_force(&load), unavailable(&load)), (vec!["beta: wh_2".to_owned()], vec!["wh_1".to_owned()]));
+    fault_names(&load.faults, "tenants", "has no tenant's file");
+    fs::remove_dir(machine.path("")).unwrap();
+    fs::rename(&away, machine.path("")).unwrap();
+    for load in [machine.load_twice(&mut files), machine.restarted()] {
+        assert_eq!((in_force(&load).len(), load.faults.iter().filter(|fault| fault.is_error()).count()), (2, 0));
+    }
+    // The last tenant goes when its file says so.
+    fs::remove_file(machine.path("acme.toml")).unwrap();
+    machine.good("beta", &[]);
+    assert_eq!(in_force(&machine.load_twice(&mut files)), ["beta: "]);
+}
+
+#[test]
+fn too_many_files_remove_nobody() {
+    let mut machine = Machine::new();
+    machine.good("zeta", &["wh_1"]);
+    machine.appliance.tenants.files_max = 2;
+    machine.restarted();
+    for name in ["aa", "ab"] {
+        machine.good(name, &[name]);
+    }
+    // At a cold start too, and when the bound is lowered below what is there.
+    assert_eq!(in_force(&machine.load_twice(&mut machine.process())), ["aa: aa", "zeta: wh_1"]);
+    let mut files = machine.process();
+    machine.load(&mut files);
+    machine.appliance.tenants.files_max = 1;
+    let load = machine.load_twice(&mut files);
+    assert_eq!((in_force(&load).len(), load.removed.len()), (2, 0));
+    // More entries than are looked at: who was there is read all the same, whatever comes first.
+    for junk in 0..1200 {
+        machine.write(&format!("junk-{junk}"), "");
+    }
+    machine.good("zeta", &["wh_1", "wh_2"]);
+    for files in [&mut files, &mut machine.process()] {
+        let load = machine.load_twice(files);
+        assert_eq!((in_force(&load), load.missing), (vec!["aa: aa".to_owned(), "zeta: wh_1 wh_2".to_owned()], 0));
+        fault_names(&load.faults, "tenants", "far more entries");
+    }
 }
 
 #[test]
@@ -198,7 +276,7 @@ fn a_renamed_file_speaks_for_nobody_until_it_says_so() {
     let mut files = machine.process();
     machine.load(&mut files);
     fs::rename(machine.path("acme.toml"), machine.path("beta.toml")).unwrap();
-    let load = machine.load(&mut files);
+    let load = machine.load_twice(&mut files);
     assert_eq!((in_force(&load).len(), unavailable(&load)), (0, vec!["wh_1".to_owned()]));
     fault_names(&load.faults, "beta.toml", "is \"acme\" in the file of \"beta\"");
     machine.good("beta", &["wh_1"]);

@@ -44,6 +44,8 @@ pub(crate) struct Reloader {
     pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
     /// One reload at a time.
     pub(crate) state: Mutex<State>,
+    /// Told when a tenant's file is missing: it is removed by the next look, if it still is.
+    pub(crate) missing: tokio::sync::Notify,
 }
 
 #[derive(Debug)]
@@ -79,11 +81,21 @@ impl Reloader {
         reloaded
     }
 
+    /// Waits until it is time to look again whether what is missing still is. A wait that is given up is taken up by
+    /// the reload that it was given up for.
+    pub(crate) async fn look_again(&self) {
+        self.missing.notified().await;
+        tokio::time::sleep(config::ABSENCE).await;
+    }
+
     /// The snapshot of the files as they are now; of what is faulty, its last good version.
     pub(crate) fn build(&self, state: &mut State) -> (Snapshot, Reloaded) {
         let before = self.snapshot.load_full();
         let judge = &mut |tenant: &config::Tenant| TenantEndpoints::judge(tenant, &self.presets);
         let load = state.files.load(&state.appliance, &*self.environment, judge);
+        if load.missing > 0 {
+            self.missing.notify_one();
+        }
         let mut faults = load.faults;
         let mut compiled = Vec::with_capacity(load.tenants.len());
         let known: std::collections::HashMap<_, _> = before.tenants().iter().map(|t| (&t.tenant.id, t)).collect();
@@ -187,6 +199,7 @@ mod tests {
                 state: Mutex::new(State { files: TenantFiles::new(&started), appliance: started.clone() }),
                 clock: Arc::clone(&clock),
                 started,
+                missing: tokio::sync::Notify::new(),
             };
             let health = Health::new(registry, Arc::new(MemoryLog::new(domain::NodeId(1), clock)));
             let running = Self { root, reloader: Arc::new(reloader), health: Arc::new(health) };
@@ -229,6 +242,17 @@ mod tests {
         let after = running.reloader.snapshot.load_full();
         assert_eq!(after.settings.public_url.host(), "new.example.com", "a live key");
         assert!(Arc::ptr_eq(&before, &after.tenants()[0]), "the tenant is there and as it was");
+    }
+
+    #[tokio::test]
+    async fn a_tenant_is_removed_by_the_second_look() {
+        let running = Running::start();
+        let root = running.root.path();
+        std::fs::write(root.join("tenants/beta.toml"), "tenant = \"beta\"\n").unwrap();
+        std::fs::remove_file(root.join("tenants/acme.toml")).unwrap();
+        assert_eq!(running.reload().tenants, 2);
+        running.reloader.look_again().await;
+        assert_eq!(running.reload().tenants, 1);
     }
 
     #[test]

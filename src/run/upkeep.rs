@@ -124,6 +124,7 @@ pub(super) fn watch(runtime: &Runtime, mut watcher: Watcher, reloader: &Arc<Relo
             tokio::select! {
                 _ = hangup.recv() => tracing::info!("SIGHUP: reloading"),
                 more = watcher.changed() => if !more { return },
+                () = reloader.look_again() => {}
             }
             let (reloader, health) = (Arc::clone(&reloader), Arc::clone(&health));
             if let Err(error) = tokio::task::spawn_blocking(move || reloader.reload(&health)).await {

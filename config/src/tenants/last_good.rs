@@ -269,6 +269,10 @@ impl Index {
         self.entries.keys()
     }
 
+    pub(crate) fn has(&self, tenant: &TenantId) -> bool {
+        self.entries.contains_key(tenant)
+    }
+
     /// Whether exactly these bytes are kept for the tenant.
     pub(crate) fn holds(&self, tenant: &TenantId, bytes: &[u8]) -> bool {
         self.entries.get(tenant).is_some_and(|entry| entry.hash == content_hash(tenant, bytes))

@@ -27,18 +27,11 @@ pub(crate) struct Listing {
     pub(crate) strangers: Vec<(Fault, Unavailable)>,
     /// The directory could not be listed: these are those who were there.
     pub(crate) unread: bool,
+    /// Not every entry was looked at: who is not here may be there all the same.
+    pub(crate) capped: bool,
 }
 
-impl Listing {
-    pub(crate) fn of(ids: impl Iterator<Item = TenantId>) -> Self {
-        let mut ids: Vec<_> = ids.collect();
-        ids.sort_unstable();
-        ids.dedup();
-        Self { ids, ..Self::default() }
-    }
-}
-
-/// Lists `<tenant>.toml` files. Above `files_max`, who is known already comes first.
+/// Lists `<tenant>.toml` files. Above `files_max` only those are taken that are known already.
 pub(crate) fn list(directory: &Path, files_max: usize, known: impl Fn(&TenantId) -> bool) -> Result<Listing, String> {
     let unlisted = |fault: std::io::Error| {
         format!(
@@ -49,11 +42,13 @@ pub(crate) fn list(directory: &Path, files_max: usize, known: impl Fn(&TenantId)
     let mut ids = Vec::new();
     let mut strangers = Vec::new();
     let mut faults = Vec::new();
+    let mut capped = false;
     for (seen, entry) in entries.enumerate() {
         let name = entry.map_err(unlisted)?.file_name();
         if seen >= files_max.saturating_mul(ENTRIES_PER_FILE).saturating_add(1024) {
             let message = "has far more entries than tenants.files_max; the rest is not read";
             faults.push(Fault::error(directory, "tenants.directory", message));
+            capped = true;
             break;
         }
         // Hidden files are editors' and mounts' own.
@@ -70,14 +65,16 @@ pub(crate) fn list(directory: &Path, files_max: usize, known: impl Fn(&TenantId)
     }
     ids.sort_unstable();
     if ids.len() > files_max {
+        // A lowered bound, or one file too many, removes nobody.
+        let taken = files_max.max(ids.iter().filter(|id| known(id)).count());
         let message = format!(
             "has {} tenants' files and tenants.files_max is {files_max}; {} are not read. Raise it",
             ids.len(),
-            ids.len() - files_max
+            ids.len() - taken
         );
         faults.push(Fault::error(directory, "tenants.files_max", message));
         ids.sort_by_cached_key(|id| (!known(id), id.clone()));
-        ids.truncate(files_max);
+        ids.truncate(taken);
         ids.sort_unstable();
     }
     strangers.sort();
@@ -87,5 +84,5 @@ pub(crate) fn list(directory: &Path, files_max: usize, known: impl Fn(&TenantId)
         let fault = Fault::error(&file, "", format!("{message}; rename it to <tenant>.toml"));
         (fault, Unavailable { file, endpoints, aliases })
     });
-    Ok(Listing { ids, faults, strangers: strangers.collect(), unread: false })
+    Ok(Listing { ids, faults, strangers: strangers.collect(), unread: false, capped })
 }

@@ -5,7 +5,9 @@
 //!   With none, what can be made out of it is `Unavailable`: 503, never 404.
 //! - A faulty file touches nobody else. Who had an endpoint id or an alias keeps it against a newcomer.
 //! - A file that did not change, and whose secrets did not, is not parsed again: its `Arc<Tenant>` is the same.
-//! - A file that is gone takes its tenant with it; a directory that cannot be listed takes nobody.
+//! - A file that is gone takes its tenant with it, durably: so one look is not enough. It has to be missing in two
+//!   listings, [`ABSENCE`] apart, and the tenant is served until then. A directory that cannot be listed, that has no
+//!   tenant's file left (a volume that is not mounted), or that has too many entries takes nobody.
 
 mod claims;
 mod digest;
@@ -15,11 +17,12 @@ mod reader;
 mod recover;
 mod settle;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use domain::{EndpointId, TenantId};
+use domain::{Clock, EndpointId, SystemClock, TenantId};
 
 use crate::environment::Environment;
 use crate::fault::Fault;
@@ -32,6 +35,10 @@ use last_good::{Index, LastGood, Record};
 use listing::Listing;
 use reader::Reader;
 use settle::{Slot, Spool};
+
+/// How long a file is missing before its tenant is removed. Editors, `rsync --delete` and `git checkout` take a file
+/// away for some milliseconds before they put the next one there.
+pub const ABSENCE: Duration = Duration::from_secs(1);
 
 /// What a later stage says about a tenant that parsed: unknown schemes, keys that cannot be decoded, known answers
 /// that fail. An error among its faults makes the file faulty.
@@ -50,6 +57,9 @@ pub struct TenantsLoad {
     pub changed: usize,
     /// Tenants whose files are gone since the load before.
     pub removed: Vec<TenantId>,
+    /// Tenants that are served although their files are missing. The load that comes [`ABSENCE`] after this one removes
+    /// them: see that there is one.
+    pub missing: usize,
 }
 
 /// A faulty file without a last good version: what it most likely has answers 503 and never 404.
@@ -70,6 +80,9 @@ pub struct TenantFiles {
     /// Whether the state directory could not be written: then everything is, the next time.
     unsaved: bool,
     digester: Digester,
+    /// Since when files are missing.
+    missing: HashMap<TenantId, Duration>,
+    clock: Arc<dyn Clock>,
 }
 
 /// One file between loads: 16 bytes for a good one beside its tenant.
@@ -103,7 +116,21 @@ impl TenantFiles {
 
     /// Files as they are: nothing is kept and nothing falls back. For `tidegate check`.
     pub fn without_state() -> Self {
-        Self { known: Vec::new(), last_good: None, warm: false, unsaved: false, digester: Digester::new() }
+        Self {
+            known: Vec::new(),
+            last_good: None,
+            warm: false,
+            unsaved: false,
+            digester: Digester::new(),
+            missing: HashMap::new(),
+            clock: SystemClock::shared(),
+        }
+    }
+
+    /// The same with another clock to tell by how long a file is missing.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     /// Loads the tenants' files, the first and every later time; only what changed since is parsed.
@@ -111,14 +138,24 @@ impl TenantFiles {
         let mut faults = Vec::new();
         let mut index = self.read_index(&mut faults);
         let settings = &appliance.tenants;
-        let listing = listing::list(&settings.directory, settings.files_max as usize, |id| self.position(id).is_some());
+        let was_there =
+            |id: &TenantId| self.position(id).is_some() || index.as_ref().is_some_and(|index| index.has(id));
+        let listed = listing::list(&settings.directory, settings.files_max as usize, was_there);
         let known = std::mem::take(&mut self.known);
-        let listing = listing.unwrap_or_else(|message| {
-            faults.push(Fault::error(&settings.directory, "tenants.directory", message));
-            let kept = known.iter().filter_map(Known::id).cloned();
-            let kept = kept.chain(index.as_ref().into_iter().flat_map(Index::tenants).cloned());
-            Listing { unread: true, ..Listing::of(kept) }
-        });
+        let indexed = index.iter().flat_map(Index::tenants);
+        let were_there: BTreeSet<TenantId> = known.iter().filter_map(Known::id).chain(indexed).cloned().collect();
+        let listing = match listed {
+            Ok(listing) if listing.ids.is_empty() && !were_there.is_empty() => {
+                let message = "has no tenant's file, as where a volume is not mounted: every tenant stays as it was. To remove the last tenant, take the endpoints out of its file and leave the file";
+                faults.push(Fault::error(&settings.directory, "tenants.directory", message));
+                Listing { ids: were_there.iter().cloned().collect(), unread: true, ..listing }
+            }
+            Ok(listing) => listing,
+            Err(message) => {
+                faults.push(Fault::error(&settings.directory, "tenants.directory", message));
+                Listing { ids: were_there.iter().cloned().collect(), unread: true, ..Listing::default() }
+            }
+        };
         faults.extend(listing.faults.iter().cloned());
 
         let rules = Rules::of(appliance);
@@ -136,19 +173,34 @@ impl TenantFiles {
         };
         let mut known: HashMap<TenantId, Known> =
             known.into_iter().filter_map(|known| Some((known.id()?.clone(), known))).collect();
-        let unread = listing.unread;
-        let slots = listing.ids.into_iter().map(|id| {
+        let mut removed = Vec::new();
+        let (mut ids, mut more) = (listing.ids, Vec::new());
+        let were_missing = std::mem::take(&mut self.missing);
+        let now = self.clock.monotonic();
+        for id in were_there {
+            if listing.unread || ids.binary_search(&id).is_ok() {
+                continue;
+            }
+            if listing.capped && reader.is_there(&id) {
+                more.push(id);
+                continue;
+            }
+            let since = were_missing.get(&id).copied().filter(|_| !listing.capped);
+            if since.is_some_and(|since| now.saturating_sub(since) >= ABSENCE) {
+                removed.push(id);
+            } else {
+                self.missing.insert(id.clone(), since.unwrap_or(now));
+                more.push(id);
+            }
+        }
+        ids.append(&mut more);
+        ids.sort_unstable();
+        let slots = ids.into_iter().map(|id| {
             let before = known.remove(&id);
+            let unread = listing.unread || self.missing.contains_key(&id);
             if unread { reader.unread(id, before) } else { reader.read(id, before) }
         });
         let slots: Vec<Slot> = slots.collect();
-        let mut removed: Vec<TenantId> = known.into_keys().collect();
-        if let Some(index) = &index {
-            removed
-                .extend(index.tenants().filter(|id| slots.binary_search_by(|slot| slot.id.cmp(id)).is_err()).cloned());
-        }
-        removed.sort_unstable();
-        removed.dedup();
 
         let slots = settle::settle(slots, &mut reader);
         let spool = reader.spool.take().unwrap_or_default();
@@ -156,6 +208,8 @@ impl TenantFiles {
         drop(spool);
         let mut load = self.finish(slots, listing.strangers, removed);
         load.faults.splice(0..0, faults);
+        // While not everything is listed, nobody is removed, however often somebody looks.
+        load.missing = if listing.capped { 0 } else { self.missing.len() };
         self.warm = true;
         load
     }

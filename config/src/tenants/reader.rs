@@ -44,6 +44,10 @@ impl Reader<'_, '_> {
         }
     }
 
+    pub(super) fn is_there(&self, id: &TenantId) -> bool {
+        std::fs::symlink_metadata(self.path(id)).is_ok()
+    }
+
     pub(super) fn read(&mut self, id: TenantId, before: Option<Known>) -> Slot {
         let path = self.path(&id);
         let bytes = match read::file(&path, self.appliance.tenants.file_bytes_max) {

@@ -167,6 +167,19 @@ impl Slot {
         }
     }
 
+    /// What a version had that cannot be used any more is unavailable, and not unknown.
+    fn is_unavailable(&mut self, had: Option<&Tenant>) {
+        let (State::Faulty(faulty), Some(had)) = (&mut self.state, had) else { return };
+        for endpoint in had.endpoints.iter().filter(|endpoint| endpoint.enabled) {
+            faulty.unavailable.endpoints.push(endpoint.id.clone());
+            faulty.unavailable.aliases.extend(endpoint.aliases().iter().cloned());
+        }
+        faulty.unavailable.endpoints.sort_unstable();
+        faulty.unavailable.endpoints.dedup();
+        faulty.unavailable.aliases.sort_unstable();
+        faulty.unavailable.aliases.dedup();
+    }
+
     fn drop_fallback(&mut self, message: String) {
         if let State::Faulty(faulty) = &mut self.state {
             faulty.fallback = None;
@@ -200,6 +213,10 @@ pub(crate) fn settle(mut slots: Vec<Slot>, past: &mut dyn Past) -> Vec<Slot> {
     for owner in 0..slots.len() {
         if matches!(slots[owner].state, State::Faulty(_)) {
             let candidate = fall_back(&slots[owner], past);
+            if matches!(candidate, Candidate::Unusable(_)) {
+                let had = past.had(&slots[owner].id);
+                slots[owner].is_unavailable(had.as_deref());
+            }
             slots[owner].fall_back(candidate);
         }
         let first = !matches!(slots[owner].state, State::Good { incumbent: false, .. });
