@@ -48,6 +48,7 @@ secret that changes is picked up as a file that changes is.
 | the appliance's file, at start | Tidegate does not start, and says everything that is wrong |
 | a tenant's file | its last good version is used: from memory, or at start from `tenants.state_directory` |
 | a tenant's file without a last good version | its endpoints answer 503, never 404, as far as they can be made out |
+| the file of a secret is taken away, and the tenant's file still names it | the secret is not used any more; an endpoint that has no other answers 503 |
 | two tenants' files with the same endpoint id or alias | who had it keeps it; the other file is the faulty one |
 | the tenants' directory cannot be listed | every tenant stays as it was |
 | the tenants' directory has no tenant's file left, as where a volume is not mounted | every tenant stays as it was; to remove the last one, take the endpoints out of its file |

@@ -9,7 +9,9 @@
 //!
 //! What was written in the place of a reference may be the secret itself, so no message here repeats it.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -65,12 +67,14 @@ pub(crate) struct TenantSecrets<'a> {
     allow_env: &'a [String],
     directory: PathBuf,
     opened: Option<Result<OwnedFd, String>>,
+    /// References to files that are not there.
+    missing: BTreeSet<String>,
 }
 
 impl<'a> TenantSecrets<'a> {
     pub(crate) fn new(environment: &'a dyn Environment, allow_env: &'a [String], tenants: &Path, tenant: &str) -> Self {
         let directory = tenants.join(format!("{tenant}.secrets"));
-        Self { environment, allow_env, directory, opened: None }
+        Self { environment, allow_env, directory, opened: None, missing: BTreeSet::new() }
     }
 
     pub(crate) fn resolve(&mut self, reference: &str) -> Result<ResolvedSecret, String> {
@@ -92,8 +96,26 @@ impl<'a> TenantSecrets<'a> {
         }
     }
 
+    /// Whether it was found that no file is there: what was there has been taken away.
+    pub(crate) fn is_missing(&self, reference: &str) -> bool {
+        self.missing.contains(reference)
+    }
+
+    pub(crate) fn any_missing(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
     fn file(&mut self, name: &str) -> Result<ResolvedSecret, String> {
         check_name(name)?;
+        let found = self.read(name);
+        let gone = |fault: std::io::Error| fault.kind() == ErrorKind::NotFound;
+        if found.is_err() && std::fs::symlink_metadata(self.directory.join(name)).is_err_and(gone) {
+            self.missing.insert(format!("secret:{name}"));
+        }
+        found
+    }
+
+    fn read(&mut self, name: &str) -> Result<ResolvedSecret, String> {
         let directory = &self.directory;
         let opened = self.opened.get_or_insert_with(|| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -114,11 +114,13 @@ impl Claims {
         }
     }
 
-    pub(crate) fn has_id(&self, id: &EndpointId) -> bool {
-        self.ids.contains_key(id)
+    /// Whether somebody other than `owner` has the id.
+    pub(crate) fn has_id(&self, owner: Option<Owner>, id: &EndpointId) -> bool {
+        self.ids.get(id).is_some_and(|other| Some(*other) != owner)
     }
 
-    pub(crate) fn has_alias(&self, alias: &Alias) -> bool {
-        self.paths.get(&alias.path).is_some_and(|claims| claims.other(None, alias).is_some())
+    /// Whether somebody other than `owner` has the alias.
+    pub(crate) fn has_alias(&self, owner: Option<Owner>, alias: &Alias) -> bool {
+        self.paths.get(&alias.path).is_some_and(|claims| claims.other(owner, alias).is_some())
     }
 }

@@ -42,7 +42,8 @@ impl Digester {
         self.settings = *blake3::hash(format!("{rules:?} {allow_env:?}").as_bytes()).as_bytes();
     }
 
-    /// Digest of a file's bytes and of all that its references resolve to.
+    /// Digest of a file's bytes, and of these and all that its references resolve to: half of it each. It is keyed, and
+    /// compared with one other only.
     pub(crate) fn of(
         &self,
         bytes: &[u8],
@@ -51,6 +52,7 @@ impl Digester {
     ) -> [u8; 16] {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(&self.settings).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+        let text = hasher.finalize();
         for reference in std::str::from_utf8(bytes).into_iter().flat_map(written) {
             if references.0.contains_key(reference) {
                 continue;
@@ -72,9 +74,15 @@ impl Digester {
             references.0.insert(reference.into(), found);
         }
         let mut digest = [0; 16];
-        digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        digest[..8].copy_from_slice(&text.as_bytes()[..8]);
+        digest[8..].copy_from_slice(&hasher.finalize().as_bytes()[..8]);
         digest
     }
+}
+
+/// Whether two digests are of one text, whatever its references resolve to.
+pub(crate) fn is_same_text(one: &[u8; 16], other: &[u8; 16]) -> bool {
+    one[..8] == other[..8]
 }
 
 /// Every quoted text that could be a reference. One that stands in a comment is looked up too, and no harm done.
@@ -114,5 +122,8 @@ mod tests {
         assert_eq!(of(Some(b"1")), of(Some(b"1")));
         assert_ne!(of(Some(b"1")), of(Some(b"2")));
         assert_ne!(of(Some(b"1")), of(None));
+        assert!(is_same_text(&of(Some(b"1")), &of(None)));
+        let other = digester.of(b"another", &mut References::default(), &mut |_| Err(String::new()));
+        assert!(!is_same_text(&of(None), &other));
     }
 }

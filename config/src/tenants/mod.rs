@@ -3,6 +3,8 @@
 //! What holds:
 //! - A faulty file keeps its tenant's last good version, from memory or, at a cold start, from the state directory.
 //!   With none, what can be made out of it is `Unavailable`: 503, never 404.
+//! - A secret whose file was taken away is not used any more, also where it makes the tenant's file faulty: the version
+//!   in force goes on without it, and an endpoint without any secret answers 503.
 //! - A faulty file touches nobody else. Who had an endpoint id or an alias keeps it against a newcomer.
 //! - A file that did not change, and whose secrets did not, is not parsed again: its `Arc<Tenant>` is the same.
 //! - A file that is gone takes its tenant with it, durably: so one look is not enough. It has to be missing in two
@@ -62,7 +64,7 @@ pub struct TenantsLoad {
     pub missing: usize,
 }
 
-/// A faulty file without a last good version: what it most likely has answers 503 and never 404.
+/// A faulty file without a last good version, or whose last good version has lost secrets: what it most likely has answers 503 and never 404.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
     pub file: PathBuf,
@@ -275,7 +277,7 @@ impl TenantFiles {
             tracing::info!(tenant = %id, "tenant removed: its file is gone");
         }
         let mut claims = claims::Claims::default();
-        let any_unavailable = !strangers.is_empty() || slots.iter().any(|slot| slot.in_force().is_none());
+        let any_unavailable = !strangers.is_empty() || slots.iter().any(Slot::has_unavailable);
         self.known = Vec::with_capacity(slots.len());
         load.tenants = Vec::with_capacity(slots.len());
         for (owner, slot) in slots.into_iter().enumerate() {
@@ -289,18 +291,19 @@ impl TenantFiles {
             }
             self.known.push(slot.into_known());
         }
-        let of_known = self.known.iter().filter_map(|known| known.bad.as_ref()?.unavailable.clone());
-        let mut unavailable: Vec<Unavailable> = of_known.collect();
+        let of_known = self.known.iter().enumerate();
+        let of_known = of_known.filter_map(|(at, known)| Some((Some(at), known.bad.as_ref()?.unavailable.clone()?)));
+        let mut unavailable: Vec<(Option<claims::Owner>, Unavailable)> = of_known.collect();
         for (fault, recovered) in strangers {
             load.faults.push(fault);
-            unavailable.push(recovered);
+            unavailable.push((None, recovered));
         }
-        for one in &mut unavailable {
+        for (owner, one) in &mut unavailable {
             // A faulty file cannot make somebody else's endpoint unavailable by naming it.
-            one.endpoints.retain(|id| !claims.has_id(id));
-            one.aliases.retain(|alias| !claims.has_alias(alias));
+            one.endpoints.retain(|id| !claims.has_id(*owner, id));
+            one.aliases.retain(|alias| !claims.has_alias(*owner, alias));
         }
-        load.unavailable = unavailable;
+        load.unavailable = unavailable.into_iter().map(|(_, one)| one).collect();
         load
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::TenantId;
 
-use super::digest::{Digester, References};
+use super::digest::{self, Digester, References};
 use super::last_good::Index;
 use super::settle::{Candidate, Past, Slot, Spool};
 use super::{Judge, Known, Unavailable, recover};
@@ -74,9 +74,50 @@ impl Reader<'_, '_> {
             before => {
                 // What is no reference at all was not looked up before; what is wrong with it is said in one place.
                 let resolve = &mut |it: &str| references.take(it).unwrap_or_else(|| secrets.resolve(it));
-                self.parse(id, before.and_then(|known| known.tenant), &path, &bytes, digest, resolve)
+                let before = before.and_then(|known| known.tenant);
+                let in_force = before.as_ref().is_some_and(|tenant| digest::is_same_text(&tenant.digest, &digest));
+                let mut slot = self.parse(id, before, &path, &bytes, digest, resolve);
+                if in_force && !slot.is_good() {
+                    slot.revoked = self.without_missing(&slot.id, &bytes, digest, &mut secrets).map(Box::new);
+                }
+                slot
             }
         }
+    }
+
+    /// A version without those of its secrets whose files were taken away, and the endpoints that have none left: they
+    /// are disabled in it. None where nothing is missing, or where more than that is wrong.
+    fn without_missing(
+        &mut self,
+        id: &TenantId,
+        bytes: &[u8],
+        digest: [u8; 16],
+        secrets: &mut TenantSecrets<'_>,
+    ) -> Option<(Arc<Tenant>, Unavailable)> {
+        if !secrets.any_missing() {
+            return None;
+        }
+        let path = self.path(id);
+        // No secret is empty: this one stands for those that are missing until they are taken out.
+        let missing = || ResolvedSecret { secret: domain::Secret::new(*b""), warning: None };
+        let resolve = &mut |it: &str| match secrets.resolve(it) {
+            Err(_) if secrets.is_missing(it) => Ok(missing()),
+            other => other,
+        };
+        let (tenant, _) = tenant_file::parse(&path, Some(id), bytes, &self.rules, &mut self.names, resolve);
+        let mut tenant = tenant?;
+        let mut gone = Unavailable::of(&path);
+        for endpoint in &mut tenant.endpoints {
+            let left = endpoint.secrets.iter().filter(|entry| !entry.secret.expose().is_empty()).cloned();
+            endpoint.secrets = left.collect();
+            if endpoint.enabled && endpoint.secrets.is_empty() {
+                endpoint.enabled = false;
+                gone.endpoints.push(endpoint.id.clone());
+                gone.aliases.extend(endpoint.aliases().iter().cloned());
+            }
+        }
+        tenant.digest = digest;
+        (!crate::fault::has_errors(&(self.judge)(&tenant))).then(|| (Arc::new(tenant), gone))
     }
 
     fn unreadable(&self, id: TenantId, before: Option<Known>, path: &Path, fault: &read::Unreadable) -> Slot {
@@ -145,6 +186,9 @@ impl Past for Reader<'_, '_> {
             if !crate::fault::has_errors(&faults) {
                 return Candidate::Usable(Arc::new(tenant));
             }
+        }
+        if let Some((tenant, gone)) = self.without_missing(id, &bytes, [0; 16], &mut secrets) {
+            return Candidate::Revoked(tenant, gone);
         }
         let first =
             faults.iter().find(|fault| fault.is_error()).map_or_else(String::new, |fault| fault.message.clone());

@@ -22,6 +22,8 @@ pub(crate) struct Slot {
     pub(crate) faults: Vec<Fault>,
     /// The file's text in the spool, where it has to be kept.
     pub(crate) text: Option<Text>,
+    /// The version in force without the secrets that are gone, and what has none left.
+    pub(crate) revoked: Option<Box<(Arc<Tenant>, Unavailable)>>,
     /// In force before this load.
     before: Option<Arc<Tenant>>,
     state: State,
@@ -42,6 +44,8 @@ struct Faulty {
     digest: [u8; 16],
     fallback: Option<Arc<Tenant>>,
     unavailable: Unavailable,
+    /// Whether what is unavailable are endpoints of the fallback.
+    partial: bool,
     contested: bool,
 }
 
@@ -74,12 +78,14 @@ pub(crate) enum Candidate {
     None,
     Unusable(String),
     Usable(Arc<Tenant>),
+    /// Without the secrets that are gone; what has none left.
+    Revoked(Arc<Tenant>, Unavailable),
 }
 
 impl Slot {
     pub(crate) fn unchanged(id: TenantId, known: Known) -> Self {
         let faults = known.bad.as_ref().map_or_else(Vec::new, |bad| bad.faults.clone());
-        Self { id, faults, text: None, before: known.tenant.clone(), state: State::Unchanged(known) }
+        Self { id, faults, text: None, revoked: None, before: known.tenant.clone(), state: State::Unchanged(known) }
     }
 
     pub(crate) fn good(
@@ -89,7 +95,7 @@ impl Slot {
         faults: Vec<Fault>,
         incumbent: bool,
     ) -> Self {
-        Self { id, faults, text: None, before, state: State::Good { tenant, incumbent } }
+        Self { id, faults, text: None, revoked: None, before, state: State::Good { tenant, incumbent } }
     }
 
     pub(crate) fn faulty(
@@ -99,8 +105,9 @@ impl Slot {
         faults: Vec<Fault>,
         unavailable: Unavailable,
     ) -> Self {
-        let state = State::Faulty(Box::new(Faulty { digest, fallback: None, unavailable, contested: false }));
-        Self { id, faults, text: None, before, state }
+        let state =
+            State::Faulty(Box::new(Faulty { digest, fallback: None, unavailable, partial: false, contested: false }));
+        Self { id, faults, text: None, revoked: None, before, state }
     }
 
     /// Whether the file itself is in force.
@@ -117,6 +124,15 @@ impl Slot {
             State::Unchanged(known) => known.tenant.as_ref(),
             State::Good { tenant, .. } => Some(tenant),
             State::Faulty(faulty) => faulty.fallback.as_ref(),
+        }
+    }
+
+    /// Whether anything of it answers 503.
+    pub(crate) fn has_unavailable(&self) -> bool {
+        match &self.state {
+            State::Unchanged(known) => known.bad.as_ref().is_some_and(|bad| bad.unavailable.is_some()),
+            State::Good { .. } => false,
+            State::Faulty(faulty) => faulty.partial || faulty.fallback.is_none(),
         }
     }
 
@@ -138,8 +154,8 @@ impl Slot {
             State::Unchanged(known) => known,
             State::Good { tenant, .. } => Known { tenant: Some(tenant), bad: None },
             State::Faulty(faulty) => {
-                let Faulty { digest, fallback, unavailable, contested } = *faulty;
-                let unavailable = fallback.is_none().then_some(unavailable);
+                let Faulty { digest, fallback, unavailable, partial, contested } = *faulty;
+                let unavailable = (partial || fallback.is_none()).then_some(unavailable);
                 let bad = Bad { id: self.id, digest, faults: self.faults, unavailable, contested };
                 Known { tenant: fallback, bad: Some(Box::new(bad)) }
             }
@@ -154,7 +170,8 @@ impl Slot {
         let unavailable = Unavailable { file: tenant.file(), endpoints: ids, aliases };
         let digest = tenant.digest;
         self.faults.extend(faults);
-        self.state = State::Faulty(Box::new(Faulty { digest, fallback: None, unavailable, contested: true }));
+        self.state =
+            State::Faulty(Box::new(Faulty { digest, fallback: None, unavailable, partial: false, contested: true }));
         self.fall_back(fallback);
     }
 
@@ -164,6 +181,18 @@ impl Slot {
             Candidate::None => {}
             Candidate::Unusable(message) => self.faults.push(Fault::error(&faulty.unavailable.file, "", message)),
             Candidate::Usable(tenant) => faulty.fallback = Some(tenant),
+            Candidate::Revoked(tenant, gone) => {
+                let ids: Vec<_> = gone.endpoints.iter().take(20).map(ToString::to_string).collect();
+                let without = match ids.as_slice() {
+                    [] => String::new(),
+                    ids => format!("; without any, these endpoints answer 503: {}", ids.join(", ")),
+                };
+                let message = format!("what is in force has lost the secrets that are not there any more{without}");
+                self.faults.push(Fault::error(&gone.file, "", message));
+                faulty.fallback = Some(tenant);
+                faulty.unavailable = gone;
+                faulty.partial = true;
+            }
         }
     }
 
@@ -183,6 +212,7 @@ impl Slot {
     fn drop_fallback(&mut self, message: String) {
         if let State::Faulty(faulty) = &mut self.state {
             faulty.fallback = None;
+            faulty.partial = false;
             faulty.contested = true;
             self.faults.push(Fault::error(&faulty.unavailable.file, "", message));
         }
@@ -205,9 +235,10 @@ pub(crate) trait Past {
 pub(crate) fn settle(mut slots: Vec<Slot>, past: &mut dyn Past) -> Vec<Slot> {
     let endpoints = slots.iter().filter_map(Slot::in_force).map(|tenant| tenant.endpoints.len()).sum();
     let mut claims = Claims::with_capacity(endpoints);
-    let fall_back = |slot: &Slot, past: &mut dyn Past| match &slot.before {
-        Some(before) => Candidate::Usable(Arc::clone(before)),
-        None => past.last_good(&slot.id),
+    let fall_back = |slot: &Slot, past: &mut dyn Past| match (slot.revoked.as_deref(), &slot.before) {
+        (Some((revoked, gone)), _) => Candidate::Revoked(Arc::clone(revoked), gone.clone()),
+        (None, Some(before)) => Candidate::Usable(Arc::clone(before)),
+        (None, None) => past.last_good(&slot.id),
     };
     // First those who were there: unchanged files, last good versions, and what the state directory has as it is.
     for owner in 0..slots.len() {
