@@ -12,7 +12,7 @@ use super::format::{
 use super::names::{end_path, segment_path};
 use super::position::{BLOCK, SegmentId};
 use super::scan::{Manner, Sums, Visit, scan};
-use super::storage::{Storage, WriteMode};
+use super::storage::{Storage, WriteMode, read_or_nothing};
 use super::window::Window;
 
 /// What a footer or an end file says, and where its index is.
@@ -71,7 +71,7 @@ impl Place<'_> {
     pub(crate) fn sealed(&self, window: &mut Window, file_bytes: u64) -> io::Result<(Option<Sealed>, Vec<Damage>)> {
         let mut damage = Vec::new();
         let id = self.identity.segment;
-        if let Some(bytes) = self.storage.read(&end_path(self.directory, id), endfile::END_BYTES_MAX)? {
+        if let Some(bytes) = read_or_nothing(self.storage, &end_path(self.directory, id), endfile::END_BYTES_MAX)? {
             match endfile::decode(&self.identity, &bytes) {
                 Some((footer, index, known)) if footer.end <= padded(file_bytes) && footer.end >= HEADER_BLOCK => {
                     let index = decode_index(&index);
@@ -165,8 +165,11 @@ impl Place<'_> {
                     looked.damage.push(found);
                 }
             }
-            // Only a seal shortens a file, and it says so: in a footer, or in a file beside it.
-            if sealed.is_none() && made_bytes.is_some_and(|made| file_bytes < made) && manner == Manner::Settled {
+            // Only a seal shortens a file, and it says so: in a footer, or in a file beside it. Where that one is there and
+            // does not read, a file that ends just where its batches do is one that recovery cut.
+            let cut = looked.damage.contains(&self.damage(0, 0, DamageKind::Footer)) && looked.sums.end == file_bytes;
+            if sealed.is_none() && !cut && made_bytes.is_some_and(|made| file_bytes < made) && manner == Manner::Settled
+            {
                 looked.damage.push(self.damage(file_bytes, made_bytes.unwrap_or(file_bytes), DamageKind::Truncated));
             }
         } else if let Some(sealed) = &sealed {

@@ -17,6 +17,8 @@ pub(crate) enum Name {
     /// A trimmed file that waits for reuse.
     Free,
     Lock(u64),
+    /// A small file that is being written, of a segment or a lock of that epoch.
+    Temporary(u64),
 }
 
 pub(crate) const LOG_ID: &str = "log.id";
@@ -41,6 +43,11 @@ pub(crate) fn parse(name: &str) -> Option<Name> {
         "idx" => segment(stem).map(Name::Side),
         "free" => segment(stem).map(|_| Name::Free),
         "lock" => hex::<16>(stem).map(Name::Lock),
+        "tmp" => match parse(stem.rsplit_once('.')?.0)? {
+            Name::End(id) | Name::Side(id) => Some(Name::Temporary(id.epoch)),
+            Name::Lock(epoch) => Some(Name::Temporary(epoch)),
+            Name::Segment(_) | Name::Unfinished(_) | Name::Free | Name::Temporary(_) => None,
+        },
         _ => None,
     }
 }
@@ -84,6 +91,13 @@ mod tests {
         assert_eq!(name(side_path(Path::new("d"), id)), Some(Name::Side(id)));
         assert_eq!(name(lock_path(Path::new("d"), 9)), Some(Name::Lock(9)));
         assert_eq!(parse(&free_name(id)), Some(Name::Free));
+        let temporary = |text: &str| parse(&format!("{text}.00000000000000ff.tmp"));
+        assert_eq!(temporary("0000000000000009.lock"), Some(Name::Temporary(9)));
+        assert_eq!(temporary(&format!("{id}.end")), Some(Name::Temporary(0xab)));
+        assert_eq!(parse(&format!("{id}.idx.1-7.tmp")), Some(Name::Temporary(0xab)), "as they once were called");
+        for other in [&format!("{id}.seg"), "trim.mark", "x", "0000000000000009.lock.1.tmp"] {
+            assert_eq!(temporary(other), None, "{other}");
+        }
         for other in ["", ".", "x.seg", "0-0.seg", "00000000000000AB-00000007.seg", "log.id", "trim.mark", "a.lock"] {
             assert_eq!(parse(other), None, "{other}");
         }

@@ -13,8 +13,8 @@ use super::format::{HEADER_BLOCK, LogId, SegmentHeader};
 use super::names::{self, LOG_ID, Name, TRIM_MARK, end_path, free_name, lock_path, segment_path, side_path};
 use super::position::{Position, SegmentId};
 use super::scan::Manner;
-use super::storage::{Lock, Storage, WriteMode};
-use super::trim::{decode_mark, ignore_missing};
+use super::storage::{Lock, Storage, WriteMode, read_or_nothing};
+use super::trim::{decode_mark, ignore_missing, is_full};
 use super::window::Window;
 
 /// What was found when a journal was opened.
@@ -76,6 +76,8 @@ pub(crate) struct Listing {
     pub(crate) sides: BTreeSet<SegmentId>,
     pub(crate) free: Vec<(String, u64)>,
     pub(crate) locks: BTreeSet<u64>,
+    /// By name, with the epoch that each belongs to.
+    pub(crate) temporary: Vec<(String, u64)>,
 }
 
 impl Listing {
@@ -89,6 +91,7 @@ impl Listing {
                 Some(Name::Side(id)) => drop(listing.sides.insert(id)),
                 Some(Name::Free) => listing.free.push((file.name, file.bytes)),
                 Some(Name::Lock(epoch)) => drop(listing.locks.insert(epoch)),
+                Some(Name::Temporary(epoch)) => listing.temporary.push((file.name, epoch)),
                 None => {}
             }
         }
@@ -127,7 +130,7 @@ pub(crate) fn log_id(storage: &dyn Storage, directory: &Path, fresh: LogId) -> i
 }
 
 pub(crate) fn stored_log_id(storage: &dyn Storage, directory: &Path) -> io::Result<Option<LogId>> {
-    let Some(bytes) = storage.read(&directory.join(LOG_ID), 4096)? else { return Ok(None) };
+    let Some(bytes) = read_or_nothing(storage, &directory.join(LOG_ID), 4096)? else { return Ok(None) };
     let whole = bytes.split_last_chunk::<4>().filter(|(id, crc)| crc32c::crc32c(id) == u32::from_le_bytes(**crc));
     Ok(whole.and_then(|(id, _)| id.try_into().ok()))
 }
@@ -169,7 +172,8 @@ impl Opening<'_> {
     /// Looks at everything that is there, finishes what a crash left half done, and says what is wrong.
     pub(crate) fn recover(&self) -> Result<(Catalog, BTreeSet<u64>, Recovery), OpenError> {
         let listing = Listing::read(self.storage, self.directory).map_err(OpenError::io("listing the log"))?;
-        let mark = self.storage.read(&self.directory.join(TRIM_MARK), 4096).map_err(OpenError::io("the trim mark"))?;
+        let mark = read_or_nothing(self.storage, &self.directory.join(TRIM_MARK), 4096);
+        let mark = mark.map_err(OpenError::io("the trim mark"))?;
         let trimmed = mark.and_then(|bytes| decode_mark(&self.log, &bytes)).unwrap_or(Position::START);
         let mut catalog = Catalog::new(trimmed);
         let mut recovery = Recovery { epoch: self.own, ..Recovery::default() };
@@ -216,9 +220,13 @@ impl Opening<'_> {
         let last = judged.segments.last().map(|looked| looked.id);
         for looked in judged.segments.iter_mut().filter(|looked| looked.sealed.is_none()) {
             let cut = Some(looked.id) == last;
-            looked
-                .record_end(&case, self.clock.unix_ms(), cut)
-                .map_err(OpenError::io(format!("the end of segment {}", looked.id)))?;
+            match looked.record_end(&case, self.clock.unix_ms(), cut) {
+                // It is read again at the next open, and that is all.
+                Err(error) if is_full(&error) => {
+                    tracing::warn!(segment = %looked.id, %error, "no room to write down where a segment ends");
+                }
+                result => result.map_err(OpenError::io(format!("the end of segment {}", looked.id)))?,
+            }
         }
         Ok(judged)
     }
@@ -249,6 +257,8 @@ impl Opening<'_> {
         let with_segments: BTreeSet<u64> = catalog.segments.keys().map(|id| id.epoch).collect();
         let idle = |epoch: &&u64| **epoch < self.own && !foreign.contains(epoch) && !with_segments.contains(epoch);
         gone.extend(listing.locks.iter().filter(idle).map(|epoch| lock_path(self.directory, *epoch)));
+        let left = listing.temporary.iter().filter(|(_, epoch)| *epoch < self.own && !foreign.contains(epoch));
+        gone.extend(left.map(|(name, _)| self.directory.join(name)));
         for path in gone {
             ignore_missing(self.storage.remove(&path))?;
         }

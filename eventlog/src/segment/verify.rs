@@ -11,7 +11,7 @@ use super::names::{TRIM_MARK, lock_path};
 use super::position::{Position, SegmentId};
 use super::recover::{Listing, OpenError, header_log_id, stored_log_id};
 use super::scan::{Manner, Sums};
-use super::storage::Storage;
+use super::storage::{Storage, read_or_nothing};
 use super::trim::decode_mark;
 
 /// What a check found.
@@ -58,7 +58,7 @@ pub(crate) fn verify(storage: &dyn Storage, directory: &Path) -> Result<Report, 
         None => header_log_id(storage, directory).map_err(OpenError::io("the log's id"))?,
     };
     let Some(log) = log else { return Ok(report) };
-    let mark = storage.read(&directory.join(TRIM_MARK), 4096).map_err(OpenError::io("the trim mark"))?;
+    let mark = read_or_nothing(storage, &directory.join(TRIM_MARK), 4096).map_err(OpenError::io("the trim mark"))?;
     let trimmed = mark.and_then(|bytes| decode_mark(&log, &bytes)).unwrap_or(Position::START);
     for epoch in listing.epochs() {
         let live = storage.is_locked(&lock_path(directory, epoch)).map_err(OpenError::io("the lock of an epoch"))?;

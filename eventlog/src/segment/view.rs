@@ -21,7 +21,7 @@ use super::queue::{Load, Queue};
 use super::recover::{Listing, OpenError, enter, header_log_id, stored_log_id};
 use super::scan::Manner;
 use super::shared::{Parts, Settings, Shared};
-use super::storage::{Space, Storage, WriteMode};
+use super::storage::{Space, Storage, WriteMode, read_or_nothing};
 use super::trim::decode_mark;
 
 /// A directory of segments, open for reading only.
@@ -44,7 +44,8 @@ impl View {
             None => header_log_id(&*storage, directory).map_err(OpenError::io("the log's id"))?,
         };
         let log = log.unwrap_or_default();
-        let mark = storage.read(&directory.join(TRIM_MARK), 4096).map_err(OpenError::io("the trim mark"))?;
+        let mark =
+            read_or_nothing(&*storage, &directory.join(TRIM_MARK), 4096).map_err(OpenError::io("the trim mark"))?;
         let trimmed = mark.and_then(|bytes| decode_mark(&log, &bytes)).unwrap_or(Position::START);
         let mut catalog = Catalog::new(trimmed);
         let mut foreign = BTreeSet::new();

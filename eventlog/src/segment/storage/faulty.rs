@@ -2,7 +2,7 @@
 //! and lose what they should have kept, while it can still be seen; and a power cut in the middle of anything.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::memory::{Dice, MemoryStorage, SECTOR};
@@ -27,6 +27,8 @@ struct State {
     operations: u64,
     /// Those that failed by the dice.
     failed: u64,
+    /// Small files that the disk does not give.
+    unreadable: Vec<PathBuf>,
     out: bool,
 }
 
@@ -58,12 +60,18 @@ fn eio() -> io::Error {
 
 impl FaultyStorage {
     pub fn new(memory: MemoryStorage, seed: u64, faults: Faults) -> Self {
-        let state = State { faults, dice: Dice::new(seed), operations: 0, failed: 0, out: false };
+        let state =
+            State { faults, dice: Dice::new(seed), operations: 0, failed: 0, unreadable: Vec::new(), out: false };
         Self { memory, state: Arc::new(Mutex::new(state)) }
     }
 
     pub fn set_faults(&self, faults: Faults) {
         self.with(|state| state.faults = faults);
+    }
+
+    /// From now on this small file does not read.
+    pub fn set_unreadable(&self, path: &Path) {
+        self.with(|state| state.unreadable.push(path.to_owned()));
     }
 
     /// How many operations failed by the dice.
@@ -156,6 +164,9 @@ impl Storage for FaultyStorage {
 
     fn read(&self, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
         self.live()?;
+        if self.with(|state| state.unreadable.iter().any(|bad| bad == path)) {
+            return Err(eio());
+        }
         self.memory.read(path, bytes_max)
     }
 

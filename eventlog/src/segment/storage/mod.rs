@@ -18,6 +18,21 @@ pub use faulty::{Faults, FaultyStorage};
 pub use memory::MemoryStorage;
 pub use real::RealStorage;
 
+/// Reads a small file whose contents can be found again elsewhere. One that the disk does not give, or that is longer
+/// than it can be, is as one with nothing in it that makes sense: there, and of no use. Errors that say nothing of the
+/// file (no memory, too many open files, no permission) stay errors.
+pub(crate) fn read_or_nothing(storage: &dyn Storage, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    use rustix::io::Errno;
+    storage.read(path, bytes_max).or_else(|error| {
+        let broken = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(|errno| Some(errno.raw_os_error()));
+        if error.kind() != io::ErrorKind::FileTooLarge && !broken.contains(&error.raw_os_error()) {
+            return Err(error);
+        }
+        tracing::error!(file = %path.display(), %error, "damage in the log: a file beside the segments does not read");
+        Ok(Some(Vec::new()))
+    })
+}
+
 /// How a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMode {

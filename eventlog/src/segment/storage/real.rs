@@ -5,7 +5,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 
@@ -48,20 +47,28 @@ fn refuses_direct(error: &io::Error) -> bool {
     [rustix::io::Errno::INVAL, rustix::io::Errno::OPNOTSUPP].iter().any(|e| Some(e.raw_os_error()) == code)
 }
 
+/// Some file systems take the flag when a file is opened, and refuse the first read. Any other failure is for whoever
+/// reads to meet.
+fn takes_direct(read: impl Fn(&mut [u8]) -> io::Result<usize>) -> bool {
+    let mut block = AlignedBuf::zeroed(4096);
+    !read(block.as_mut_slice()).is_err_and(|error| refuses_direct(&error))
+}
+
 fn sync_directory(directory: &Path) -> io::Result<()> {
     open(directory, OFlags::RDONLY | OFlags::DIRECTORY)?.sync_all()
 }
 
-/// A name beside `path` that nobody else uses at the same time.
-fn temporary(path: &Path) -> PathBuf {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
+/// A name beside `path` that nobody else uses, nor left behind: in a container every process is number 1.
+fn temporary(path: &Path) -> io::Result<PathBuf> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{name}.{}-{}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+    Ok(path.with_file_name(format!("{name}.{:016x}.tmp", u64::from_le_bytes(random))))
 }
 
 /// Writes a file under a temporary name, durably.
 fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
-    let temporary = temporary(path);
+    let temporary = temporary(path)?;
     let mut file = open(&temporary, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map(|()| temporary.clone()).inspect_err(|_| {
         fs::remove_file(&temporary).ok();
@@ -71,9 +78,9 @@ fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
 /// Gives the temporary file its name unless that is taken; the temporary name is gone in any case.
 fn link_new(temporary: &Path, path: &Path) -> io::Result<bool> {
     let linked = fs::hard_link(temporary, path);
-    fs::remove_file(temporary)?;
+    let removed = fs::remove_file(temporary);
     match linked {
-        Ok(()) => Ok(true),
+        Ok(()) => removed.map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     }
@@ -148,7 +155,8 @@ impl Storage for RealStorage {
     fn open_read(&self, path: &Path, mode: WriteMode) -> io::Result<Arc<dyn StorageFile>> {
         if mode == WriteMode::Direct {
             match open(path, OFlags::RDONLY | OFlags::DIRECT) {
-                Ok(file) => return Ok(Arc::new(RealFile(file))),
+                Ok(file) if takes_direct(|into| file.read_at(into, 0)) => return Ok(Arc::new(RealFile(file))),
+                Ok(_) => {}
                 Err(error) if refuses_direct(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -188,7 +196,7 @@ impl Storage for RealStorage {
 
     fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let temporary = write_temporary(path, bytes)?;
-        fs::rename(&temporary, path)?;
+        fs::rename(&temporary, path).inspect_err(|_| drop(fs::remove_file(&temporary)))?;
         sync_directory(parent(path))
     }
 
@@ -200,10 +208,15 @@ impl Storage for RealStorage {
     }
 
     fn lock_new(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
-        let temporary = temporary(path);
+        let temporary = temporary(path)?;
         let file = open(&temporary, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let new = link_new(&temporary, path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+        let new = match link_new(&temporary, path) {
+            // Somebody who has a higher epoch already took it for one that was left behind.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            linked => linked?,
+        };
         Ok(new.then(|| Box::new(RealLock { _held: file }) as Box<dyn Lock>))
     }
 
@@ -259,5 +272,39 @@ impl StorageFile for RealFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Journal;
+    use crate::segment::tests::rig::{append, on_disk, read_all};
+
+    #[test]
+    fn a_file_system_that_refuses_direct_reads_late_is_read_through_the_cache() {
+        let fails = |errno: rustix::io::Errno| takes_direct(move |_| Err(errno.into()));
+        assert!(!fails(rustix::io::Errno::INVAL) && !fails(rustix::io::Errno::OPNOTSUPP));
+        assert!(fails(rustix::io::Errno::IO), "a disk that fails is not one that refuses");
+        assert!(takes_direct(|into| Ok(into.len())) && takes_direct(|_| Ok(0)));
+    }
+
+    #[test]
+    fn what_a_process_of_the_same_number_left_behind_stops_nobody_and_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = |text: String| directory.path().join(text);
+        for n in 0..5_000 {
+            fs::write(name(format!("0000000000000001.lock.{}-{n}.tmp", std::process::id())), "").unwrap();
+        }
+        let (journal, _) = Journal::open(on_disk(directory.path())).unwrap();
+        append(&journal, "first");
+        journal.close();
+        fs::write(name("0000000000000001-00000000.end.1-0.tmp".to_owned()), "half").unwrap();
+        let (journal, _) = Journal::open(on_disk(directory.path())).unwrap();
+        let left = |ending: &str| {
+            let files = fs::read_dir(directory.path()).unwrap();
+            files.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().ends_with(ending)).count()
+        };
+        assert_eq!((left(".tmp"), read_all(&journal).len()), (0, 1));
     }
 }

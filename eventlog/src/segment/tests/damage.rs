@@ -274,3 +274,27 @@ fn forged_batches_in_a_payload_are_never_taken_for_ours() {
     assert_eq!(recovery.damage, []);
     assert_eq!(payloads(&read_all(&journal)), [b"first".to_vec()]);
 }
+
+#[test]
+fn a_file_beside_the_segments_that_does_not_read_costs_no_record() {
+    let (memory, records) = history();
+    let end = memory.files().into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "end")).unwrap().0;
+    memory.put(&directory().join("trim.mark"), b"something").unwrap();
+    for file in [end, directory().join("log.id"), directory().join("trim.mark")] {
+        let copy = memory.copy();
+        let storage = FaultyStorage::new(copy.clone(), 1, Faults::default());
+        storage.set_unreadable(&file);
+        let (journal, recovery) = Journal::open(options(Arc::new(storage.clone()))).unwrap();
+        assert!(recovery.damage.iter().all(|damage| damage.kind == DamageKind::Footer), "{recovery:?}");
+        assert_eq!(recovery.damage.len(), usize::from(file.extension().is_some_and(|e| e == "end")));
+        assert_eq!(read_all(&journal), records, "{}", file.display());
+        journal.close();
+        assert!(Journal::verify_in(&storage, &directory()).is_ok());
+    }
+    for file in ["log.id", "trim.mark"] {
+        let copy = memory.copy();
+        copy.tamper(&directory().join(file), |bytes| bytes.resize(5_000, 1));
+        assert!(Journal::verify_in(&copy, &directory()).is_ok());
+        assert_eq!(read_all(&open(&copy).0), records, "{file}");
+    }
+}
