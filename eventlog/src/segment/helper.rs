@@ -100,6 +100,15 @@ impl Helper {
         }
     }
 
+    /// The segment that was asked for, if it is there; else asks for it.
+    pub(crate) fn ready(&self, id: SegmentId) -> Option<Made> {
+        let ready = locked(&self.state).prepared.take().and_then(Result::ok);
+        if ready.is_none() {
+            self.prepare(id);
+        }
+        ready
+    }
+
     /// Waits for a preparation that is under way, and gives up its result. The file stays.
     pub(crate) fn settle(&self) -> Option<Made> {
         let mut state = locked(&self.state);

@@ -18,7 +18,7 @@ use super::helper::Helper;
 use super::look::Place;
 use super::make::{Made, MakeError, make};
 use super::names::side_path;
-use super::options::{Options, SyncMode};
+use super::options::{Options, SyncMode, WhenFull};
 use super::position::{Position, SegmentId};
 use super::queue::{Load, Pending, Queue};
 use super::recover::{OpenError, Opening, Recovery, log_id, take_epoch};
@@ -88,7 +88,20 @@ impl Journal {
         for damage in &recovery.damage {
             tracing::error!(%damage, "damage in the log");
         }
-        let (first, mode) = first_segment(&options, log, epoch, &mut catalog.recyclable)?;
+        let (first, mode) = loop {
+            let alone = foreign.is_empty() && options.when_full == WhenFull::Trim;
+            match first_segment(&options, log, epoch, &mut catalog.recyclable) {
+                Err(OpenError::Full) if alone => {
+                    let dropped =
+                        trim::drop_oldest_at_open(&*storage, directory, &log, options.segment_bytes, &mut catalog)
+                            .map_err(OpenError::io("making room for a segment"))?;
+                    if !dropped {
+                        return Err(OpenError::Full);
+                    }
+                }
+                made => break made?,
+            }
+        };
         let space = storage.space(directory).unwrap_or_default();
         let settings = Settings {
             directory: options.directory.clone(),
@@ -267,12 +280,15 @@ impl Journal {
     }
 
     /// Drops the oldest segments as long as none of their records is as young as `before_unix_ms`, which is an age
-    /// before `trim_unix_ms`.
+    /// before `trim_unix_ms`. The segment that is written is left soon if it has an older one, so that a later trim can
+    /// drop it.
     pub fn trim(&self, before_unix_ms: u64) -> io::Result<Trimmed> {
         let latest = self.latest_times(self.shared.believed_unix_ms());
-        trim::trim(&self.shared, trim::Keep::File, |info| {
+        let trimmed = trim::trim(&self.shared, trim::Keep::File, |info| {
             latest.get(&info.id).copied().unwrap_or(info.max_unix_ms) < before_unix_ms
-        })
+        });
+        self.shared.queue.ask_to_roll(before_unix_ms);
+        trimmed
     }
 
     /// The latest time of each segment. One that is still to come was written under a clock that was wrong: then it is

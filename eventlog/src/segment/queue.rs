@@ -37,6 +37,8 @@ struct State {
     closed: bool,
     full: bool,
     unavailable: Option<Arc<str>>,
+    /// The writer is asked to go on in another segment if its own has records from before this.
+    roll_before_unix_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -88,12 +90,12 @@ impl Queue {
     }
 
     /// Gives back the room of what was dealt with, and moves everything that waits behind what is already `taken`.
-    /// Sleeps while there is nothing at all; false when there never will be.
+    /// Sleeps while there is nothing to do at all; false when there never will be.
     pub(crate) fn take(&self, done: Load, taken: &mut VecDeque<Pending>) -> bool {
         let mut state = self.state();
         state.load.records -= done.records;
         state.load.bytes -= done.bytes;
-        while state.waiting.is_empty() && taken.is_empty() {
+        while state.waiting.is_empty() && taken.is_empty() && state.roll_before_unix_ms.is_none() {
             if state.closed {
                 return false;
             }
@@ -107,6 +109,20 @@ impl Queue {
             taken.append(&mut state.waiting);
         }
         true
+    }
+
+    pub(crate) fn ask_to_roll(&self, before_unix_ms: u64) {
+        let mut state = self.state();
+        state.roll_before_unix_ms = Some(before_unix_ms);
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn asked_to_roll(&self) -> Option<u64> {
+        self.state().roll_before_unix_ms.take()
     }
 
     /// Moves what waits behind what is already `taken`, without sleeping.

@@ -4,14 +4,15 @@
 //! trimmed is written down first, so that what a crash leaves half done is finished at the next open.
 
 use std::io;
+use std::path::Path;
 
-use super::catalog::{SegmentInfo, SegmentState};
+use super::catalog::{Catalog, SegmentInfo, SegmentState};
 use super::format::LogId;
 use super::names::{self, Name, TRIM_MARK, end_path, free_name, segment_path, side_path};
 use super::position::{Position, SegmentId};
 use super::settle;
 use super::shared::{Shared, locked};
-use super::storage::WriteMode;
+use super::storage::{Storage, WriteMode};
 
 /// What becomes of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,8 @@ pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) ->
     let Some(last) = victims.last() else { return Ok(Trimmed::default()) };
     let directory = &shared.settings.directory;
     let mark = last.end_position();
-    write_mark(shared, mark, &victims)?;
+    let dir = Dir { storage: &*shared.storage, directory, log: &shared.log };
+    dir.write_mark(mark, &victims, &mut || drop_recyclable(shared))?;
     {
         let mut catalog = shared.catalog();
         catalog.trimmed = catalog.trimmed.max(mark);
@@ -83,36 +85,84 @@ pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) ->
     Ok(trimmed)
 }
 
-/// Writes down how far was trimmed. That takes a block, which a full disk does not have, and nothing but trimming would
-/// free one: so what nobody needs goes first.
-fn write_mark(shared: &Shared, mark: Position, victims: &[SegmentInfo]) -> io::Result<()> {
-    let directory = &shared.settings.directory;
-    let (path, bytes) = (directory.join(TRIM_MARK), encode_mark(&shared.log, mark));
-    loop {
-        match shared.storage.put(&path, &bytes) {
+/// Where the marks are.
+struct Dir<'a> {
+    storage: &'a dyn Storage,
+    directory: &'a Path,
+    log: &'a LogId,
+}
+
+impl Dir<'_> {
+    /// Writes down how far was trimmed. That takes a block, which a full disk does not have, and nothing but trimming
+    /// would free one: so what nobody needs goes first. `drop_idle` gives up one trimmed file; false without any.
+    fn write_mark(
+        &self,
+        mark: Position,
+        victims: &[SegmentInfo],
+        drop_idle: &mut dyn FnMut() -> io::Result<bool>,
+    ) -> io::Result<()> {
+        let (path, bytes) = (self.directory.join(TRIM_MARK), encode_mark(self.log, mark));
+        loop {
+            match self.storage.put(&path, &bytes) {
+                Err(error) if is_full(&error) => {}
+                result => return result,
+            }
+            if !drop_idle()? {
+                break;
+            }
+        }
+        // Indexes of what is about to go.
+        for info in victims {
+            ignore_missing(self.storage.remove(&side_path(self.directory, info.id)))?;
+        }
+        match self.storage.put(&path, &bytes) {
             Err(error) if is_full(&error) => {}
             result => return result,
         }
-        if !drop_recyclable(shared)? {
-            break;
-        }
+        // In place, into the block that the last mark has. The mark is smaller than a sector, which a disk writes whole
+        // or not at all.
+        let file = match self.storage.open_write(&path, WriteMode::Buffered) {
+            Ok(file) if file.len()? == bytes.len() as u64 => file,
+            Ok(_) => return Err(io::ErrorKind::StorageFull.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(io::ErrorKind::StorageFull.into()),
+            Err(error) => return Err(error),
+        };
+        file.write_at(0, &bytes)?;
+        file.sync()
     }
-    // Indexes of what is about to go.
-    for info in victims {
-        ignore_missing(shared.storage.remove(&side_path(directory, info.id)))?;
+}
+
+/// Drops the oldest segment of a journal that is being opened, so that there is room for a first one: a process that
+/// does not start can make none. The file is kept for that. False if there is none to drop.
+pub(crate) fn drop_oldest_at_open(
+    storage: &dyn Storage,
+    directory: &Path,
+    log: &LogId,
+    segment_bytes: u64,
+    catalog: &mut Catalog,
+) -> io::Result<bool> {
+    let Some(oldest) = catalog.segments.values().next().copied() else { return Ok(false) };
+    let mark = oldest.end_position();
+    Dir { storage, directory, log }.write_mark(mark, &[oldest], &mut || {
+        let Some(name) = catalog.recyclable.pop() else { return Ok(false) };
+        ignore_missing(storage.remove(&directory.join(name))).map(|()| true)
+    })?;
+    catalog.trimmed = catalog.trimmed.max(mark);
+    catalog.segments.remove(&oldest.id);
+    catalog.damage.retain(|damage| damage.segment > oldest.id);
+    let path = segment_path(directory, oldest.id);
+    if oldest.file_bytes == segment_bytes {
+        let name = free_name(oldest.id);
+        ignore_missing(storage.rename(&path, &directory.join(&name)))?;
+        catalog.recyclable.push(name);
+    } else {
+        ignore_missing(storage.remove(&path))?;
     }
-    match shared.storage.put(&path, &bytes) {
-        Err(error) if is_full(&error) => {}
-        result => return result,
-    }
-    // In place, into the block that the last mark has. The mark is smaller than a sector, which a disk writes whole or
-    // not at all.
-    let file = shared.storage.open_write(&path, WriteMode::Buffered)?;
-    if file.len()? != bytes.len() as u64 {
-        return Err(io::ErrorKind::StorageFull.into());
-    }
-    file.write_at(0, &bytes)?;
-    file.sync()
+    ignore_missing(storage.remove(&end_path(directory, oldest.id)))?;
+    ignore_missing(storage.remove(&side_path(directory, oldest.id)))?;
+    storage.sync_directory(directory)?;
+    tracing::warn!(segment = %oldest.id, records = oldest.records, "dropped for want of space");
+    Ok(true)
 }
 
 /// Gives the space of a trimmed file back to the file system; false if none waits for reuse.

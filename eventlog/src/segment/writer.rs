@@ -103,6 +103,7 @@ impl Writer {
         let mut done = Load::default();
         while self.shared.queue.take(done, &mut self.taken) {
             done = Load::default();
+            self.roll_if_old();
             self.gather();
             let stop = match self.write_batch() {
                 Ok(load) => {
@@ -244,11 +245,7 @@ impl Writer {
         let next = self.next_id();
         match self.helper.prepared(next) {
             Ok(made) => {
-                let info = self.close_current();
-                let index = std::mem::take(&mut self.current.index);
-                let side = self.shared.observer.as_ref().and_then(|observer| observer.sealed(&info));
-                self.helper.seal(Sealing { info, batches: self.current.batches, index, last: false, side });
-                self.open(made);
+                self.go_on_in(made);
                 true
             }
             Err(MakeError::Full) => {
@@ -260,6 +257,28 @@ impl Writer {
             }
             Err(MakeError::Io(error)) => self.heal(&error),
         }
+    }
+
+    /// A segment is dropped whole, when its last record is over age: one that fills in a year would keep records for a
+    /// year. So it is left when its first one is over age. For that nobody waits: without a segment at hand it stays
+    /// until the next trim.
+    fn roll_if_old(&mut self) {
+        let Some(before_unix_ms) = self.shared.queue.asked_to_roll() else { return };
+        let info = &self.current.info;
+        if info.records > 0
+            && info.min_unix_ms < before_unix_ms
+            && let Some(made) = self.helper.ready(self.next_id())
+        {
+            self.go_on_in(made);
+        }
+    }
+
+    fn go_on_in(&mut self, made: Made) {
+        let info = self.close_current();
+        let index = std::mem::take(&mut self.current.index);
+        let side = self.shared.observer.as_ref().and_then(|observer| observer.sealed(&info));
+        self.helper.seal(Sealing { info, batches: self.current.batches, index, last: false, side });
+        self.open(made);
     }
 
     /// Puts the current segment's final state into the catalog.

@@ -205,3 +205,54 @@ fn what_kept_a_segment_from_being_prepared_may_be_long_past() {
     assert_eq!(journal.stat().failures, 0);
     assert!(read_from(&journal, Position::START).is_ok());
 }
+
+#[test]
+fn a_quiet_journal_lets_go_of_what_is_over_age() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let journal = clocked(&memory, &clock);
+    append_at(&journal, NOW, 3);
+    clock.advance(Duration::from_hours(48));
+    append_at(&journal, NOW + 2 * DAY, 2);
+    until("the segment is left, and stays for its younger records", || {
+        assert_eq!(journal.trim(journal.trim_unix_ms() - DAY).unwrap().segments, 0);
+        journal.durable().segment().sequence == 0 && journal.segments().iter().any(|info| info.records == 5)
+    });
+    assert_eq!(read_all(&journal).len(), 5);
+    clock.advance(Duration::from_hours(48));
+    assert_eq!(journal.trim(journal.trim_unix_ms() - DAY).unwrap().records, 5);
+    assert_eq!(read_all(&journal), []);
+    append_at(&journal, NOW + 4 * DAY, 1);
+    assert_eq!(journal.segments().iter().filter(|info| info.state == SegmentState::Active).count(), 1);
+    assert_eq!(read_all(&journal).len(), 1);
+}
+
+#[test]
+fn a_full_disk_that_may_be_trimmed_does_not_keep_a_process_from_starting() {
+    let memory = MemoryStorage::new();
+    let with = || Options { when_full: WhenFull::Trim, ..options(Arc::new(memory.clone())) };
+    for killed in [false, true] {
+        memory.set_capacity(None);
+        let (journal, _) = Journal::open(with()).unwrap();
+        for _ in 0..100 {
+            append(&journal, vec![1; 3000]);
+        }
+        all_sealed(&journal);
+        let before = read_all(&journal);
+        if killed {
+            memory.kill();
+        }
+        drop(journal);
+        for (path, _) in memory.files().iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "free")) {
+            memory.remove(path).unwrap();
+        }
+        let used: usize = memory.files().iter().map(|(_, bytes)| bytes.len()).sum();
+        memory.set_capacity(Some(used as u64 + 64));
+        let (journal, recovery) = Journal::open(with()).unwrap();
+        assert_eq!(recovery.damage, []);
+        append(&journal, "again");
+        let after = read_all(&journal);
+        let kept = &after[..after.len() - 1];
+        assert!(kept.len() > 50 && before.ends_with(kept), "{} of {}", kept.len(), before.len());
+    }
+}
