@@ -334,7 +334,14 @@ mod tests {
             let after = contents(directory.path());
             assert!(after.contains(&("c".into(), b"c".to_vec())), "cut at {cut}");
             assert_eq!(after.len(), seen.last().unwrap().len() + 1, "cut at {cut}");
+            assert!(!LastGood::new(directory.path()).index().unwrap().damaged);
         }
+        // However much of it does not check, nothing of it is left behind what is written next.
+        fs::write(kept.path(), [&whole[..], &[b'x'; 4096]].concat()).unwrap();
+        let index = LastGood::new(directory.path()).index().unwrap();
+        assert!(index.damaged);
+        kept.append([Record::Good(&b, b"b")].into_iter(), Some(&index)).unwrap();
+        assert!(!LastGood::new(directory.path()).index().unwrap().damaged);
         let states: Vec<Vec<_>> =
             seen.iter().map(|s| s.iter().map(|(t, c)| format!("{t}={}", c.escape_ascii())).collect()).collect();
         assert_eq!(
