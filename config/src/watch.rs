@@ -37,6 +37,8 @@ enum Signal {
     Changed,
     /// The tenants' directory itself was replaced: the old watch looks at what is gone.
     Replaced,
+    /// Events were lost: something may have changed.
+    Lost,
     Stop,
 }
 
@@ -115,8 +117,8 @@ fn events(watched: &Watched, signals: SyncSender<Signal>) -> Option<RecommendedW
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             let signal = match event {
                 Ok(event) => signal_of(&of, &event),
-                // Lost events, a watch that went: look at everything.
-                Err(_) => Some(Signal::Replaced),
+                // A watch that went: look at everything.
+                Err(_) => Some(Signal::Lost),
             };
             if let Some(signal) = signal {
                 // A full queue holds one that says the same.
@@ -145,7 +147,10 @@ fn signal_of(watched: &Watched, event: &Event) -> Option<Signal> {
     if reading {
         return None;
     }
-    if event.need_rescan() || event.paths.contains(&watched.tenants) {
+    if event.need_rescan() {
+        return Some(Signal::Lost);
+    }
+    if event.paths.contains(&watched.tenants) {
         return Some(Signal::Replaced);
     }
     let concerns = |path: &PathBuf| {
@@ -164,9 +169,20 @@ fn on_events(
     changes: &watch::Sender<u64>,
     clock: &dyn Clock,
 ) {
+    let mut seen = poll::look(&watched.file, &watched.tenants);
     while let Ok(signal) = signals.recv() {
-        let Some(replaced) = settle(signal, signals, clock) else { return };
-        if replaced && let Err(fault) = again(&mut watcher, &watched.tenants) {
+        let Some(settled) = settle(signal, signals, clock) else { return };
+        // Reading a hundred thousand files loses events by itself: only what is different now is a change. Else every
+        // reload would be the reason for the next one.
+        if settled == Settled::Lost {
+            let now = poll::look(&watched.file, &watched.tenants);
+            if std::mem::replace(&mut seen, now) == now {
+                continue;
+            }
+        }
+        if settled != Settled::Changed
+            && let Err(fault) = again(&mut watcher, &watched.tenants)
+        {
             tracing::warn!(%fault, "the tenants' directory cannot be watched; changes in it are noticed on SIGHUP");
         }
         changes.send_modify(|count| *count += 1);
@@ -186,20 +202,30 @@ fn again(watcher: &mut RecommendedWatcher, tenants: &Path) -> notify::Result<()>
     }
 }
 
-/// Waits until it is quiet. Whether a directory was replaced; none where it is time to stop.
-fn settle(first: Signal, signals: &Receiver<Signal>, clock: &dyn Clock) -> Option<bool> {
+/// What a burst of signals came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    Changed,
+    Replaced,
+    /// Nothing is known to have changed; something may have.
+    Lost,
+}
+
+/// Waits until it is quiet; none where it is time to stop.
+fn settle(first: Signal, signals: &Receiver<Signal>, clock: &dyn Clock) -> Option<Settled> {
     let until = clock.monotonic() + PATIENCE;
-    let mut replaced = false;
+    let mut settled = Settled::Lost;
     let mut next = Ok(first);
     loop {
         match next {
             Ok(Signal::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
-            Ok(Signal::Replaced) => replaced = true,
-            Ok(Signal::Changed) => {}
-            Err(RecvTimeoutError::Timeout) => return Some(replaced),
+            Ok(Signal::Replaced) => settled = Settled::Replaced,
+            Ok(Signal::Changed) if settled == Settled::Lost => settled = Settled::Changed,
+            Ok(Signal::Changed | Signal::Lost) => {}
+            Err(RecvTimeoutError::Timeout) => return Some(settled),
         }
         if clock.monotonic() >= until {
-            return Some(replaced);
+            return Some(settled);
         }
         next = signals.recv_timeout(QUIET);
     }

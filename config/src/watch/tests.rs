@@ -93,7 +93,7 @@ fn reading_a_file_is_no_change_of_it() {
     assert!(!kind(EventKind::Modify(ModifyKind::Any), &other));
     assert!(kind(EventKind::Create(CreateKind::Any), &watched.file.with_file_name("..data")));
     let lost = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-    assert!(matches!(signal_of(&watched, &lost), Some(Signal::Replaced)));
+    assert!(matches!(signal_of(&watched, &lost), Some(Signal::Lost)));
 }
 
 #[test]
@@ -112,7 +112,33 @@ fn somebody_who_never_stops_writing_does_not_hold_reloads_up() {
     for _ in 0..1000 {
         sender.try_send(Signal::Changed).unwrap();
     }
-    assert_eq!(settle(Signal::Replaced, &receiver, &Hasty(0.into())), Some(true));
+    assert_eq!(settle(Signal::Replaced, &receiver, &Hasty(0.into())), Some(Settled::Replaced));
     // Thirty looks at the clock are three seconds here; the rest is for the next time.
     assert!(receiver.try_iter().count() > 900);
+}
+
+#[test]
+fn lost_events_are_a_change_only_if_something_changed() {
+    let place = place();
+    let (sender, receiver) = sync_channel(SIGNALS);
+    let (unheard, _nobody) = sync_channel(SIGNALS);
+    let watcher = events(&place.watched, unheard).unwrap();
+    let (told, changes) = watch::channel(0);
+    let watched = place.watched.clone();
+    let thread = std::thread::spawn(move || on_events(&watched, watcher, &receiver, &told, &SystemClock::new()));
+    let lost = || sender.send(Signal::Lost).unwrap();
+    lost();
+    std::thread::park_timeout(QUIET * 3);
+    assert_eq!(*changes.borrow(), 0, "a reload that loses events by reading is no reason for the next one");
+    fs::write(place.watched.tenants.join("acme.toml"), "tenant = \"acme\"").unwrap();
+    lost();
+    let mut seen = changes.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let change = seen.wait_for(|count| *count == 1);
+    drop(runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), change).await }).unwrap().unwrap());
+    lost();
+    std::thread::park_timeout(QUIET * 3);
+    sender.send(Signal::Stop).unwrap();
+    thread.join().unwrap();
+    assert_eq!(*changes.borrow(), 1);
 }
