@@ -16,6 +16,7 @@ use pingora_core::protocols::{Stream, http::date};
 use pingora_core::server::{ListenFds, ShutdownWatch};
 use pingora_core::services::Service as PingoraService;
 use pingora_core::services::listening;
+use tokio::sync::Semaphore;
 
 use crate::Handler;
 use crate::connection::{Site, Socket, serve};
@@ -26,6 +27,10 @@ use crate::timer::Timer;
 
 /// How long turning a connection away may take, in all. It holds a socket for that long and nothing else.
 const TURN_AWAY: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Connections that are being turned away at a time: a thousand a second, and few enough to fit among the files that the
+/// process keeps for others than connections. Beyond that nobody is told.
+const TURNED_AWAY_MAX: usize = 128;
 
 /// One set of addresses with one set of bounds and one handler.
 pub struct Service {
@@ -99,7 +104,7 @@ impl Service {
     }
 
     pub(crate) fn into_pingora(self) -> Listening {
-        let app = App { site: self.site, connections: Arc::clone(&self.connections) };
+        let app = App::new(self.site, Arc::clone(&self.connections));
         let mut inner = listening::Service::new(self.name, app);
         inner.threads = Some(self.threads);
         for (address, _) in &self.bound {
@@ -150,6 +155,7 @@ impl PingoraService for Listening {
 struct App {
     site: Arc<Site>,
     connections: Arc<Connections>,
+    turning_away: Semaphore,
 }
 
 #[async_trait]
@@ -158,7 +164,9 @@ impl ServerApp for App {
         let (peer, local) = addresses(&stream);
         let Some(open) = self.connections.open(self.site.settings.connections_max as usize) else {
             self.site.observer.capped();
-            self.turn_away(stream, peer).await;
+            if let Ok(_room) = self.turning_away.try_acquire() {
+                self.turn_away(stream, peer).await;
+            }
             return None;
         };
         let _counted = Counted::new(&self.site);
@@ -168,6 +176,10 @@ impl ServerApp for App {
 }
 
 impl App {
+    fn new(site: Arc<Site>, connections: Arc<Connections>) -> Self {
+        Self { site, connections, turning_away: Semaphore::new(TURNED_AWAY_MAX) }
+    }
+
     /// Tells a client that there is no room, without taking any: 503 at once, and nothing that it sends is looked at.
     /// Told rather than hung up on, since a provider counts a 503 with `Retry-After` as an answer and waits.
     async fn turn_away(&self, stream: Stream, peer: SocketAddr) {
@@ -211,4 +223,58 @@ fn addresses(stream: &Stream) -> (SocketAddr, SocketAddr) {
     let peer = digest.as_ref().and_then(|digest| digest.peer_addr()?.as_inet().copied());
     let local = digest.as_ref().and_then(|digest| digest.local_addr()?.as_inet().copied());
     (peer.unwrap_or(unknown), local.unwrap_or(unknown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observer::Silent;
+    use crate::{Answer, Exchange};
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+
+    struct No;
+
+    #[async_trait]
+    impl Handler for No {
+        async fn handle(&self, _: &mut Exchange) -> Answer {
+            Answer::new(202)
+        }
+
+        fn refused(&self, _: SocketAddr, _: Refusal) -> Answer {
+            Answer::new(503)
+        }
+    }
+
+    async fn told(mut client: DuplexStream) -> Vec<u8> {
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_are_turned_away_at_a_time_and_the_rest_are_dropped_at_once() {
+        let settings = Listener { connections_max: 0, ..Listener::default() };
+        let app = Arc::new(App::new(Site::new(settings, Arc::new(No), Arc::new(Silent)), Connections::new()));
+        let (_stop, watch) = tokio::sync::watch::channel(false);
+        let connect = || {
+            let (client, server) = duplex(4096);
+            let (app, watch) = (Arc::clone(&app), watch.clone());
+            (client, tokio::spawn(async move { app.process_new(Box::new(server), &watch).await.is_none() }))
+        };
+        let began = tokio::time::Instant::now();
+        // They take what they are told and never hang up.
+        let slow: Vec<_> = (0..TURNED_AWAY_MAX).map(|_| connect()).collect();
+        let (client, serving) = connect();
+        assert!(serving.await.unwrap());
+        assert!(told(client).await.is_empty());
+        assert_eq!(began.elapsed(), std::time::Duration::ZERO, "it was not dropped at once");
+        for (client, serving) in slow {
+            assert!(serving.await.unwrap());
+            assert!(told(client).await.starts_with(b"HTTP/1.1 503 "));
+        }
+        // There is room again.
+        let (client, serving) = connect();
+        assert!(serving.await.unwrap());
+        assert!(told(client).await.starts_with(b"HTTP/1.1 503 "));
+    }
 }
