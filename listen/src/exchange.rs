@@ -76,7 +76,8 @@ impl Exchange {
         session.set_pipelined_prefix(prefix);
         // Everything it needs is in the prefix: this reads nothing.
         if let Err(error) = session.read_request().await {
-            tracing::debug!(%error, "the session refuses a head that the gate let through");
+            // Its type alone: Pingora's error quotes the head, credentials and all.
+            tracing::debug!(error = error.etype().as_str(), "the session refuses a head that the gate let through");
             return Err(Box::new((into_gate(session), socket, parts, Refusal::MalformedRequest)));
         }
         let raw = kept.unwrap_or_else(|| session.get_headers_raw_bytes());
@@ -184,7 +185,7 @@ impl Exchange {
         match written {
             Ok(Ok(())) => Some((into_gate(self.session), self.socket, self.head.into_parts(), !last)),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "an answer could not be written");
+                tracing::debug!(error = error.etype().as_str(), "an answer could not be written");
                 None
             }
             Err(Elapsed) => {
@@ -283,6 +284,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fmt::Write as _;
 
     #[tokio::test(start_paused = true)]
     async fn pace_is_a_rate_after_a_grace_and_never_more_than_the_total() {
@@ -294,5 +296,55 @@ mod tests {
         assert_eq!(allowed(1023, &mut pace), 5);
         assert_eq!(allowed(10 * 1024, &mut pace), 15);
         assert_eq!(allowed(1 << 30, &mut pace), 60);
+    }
+
+    /// Remembers everything that is logged.
+    #[derive(Clone, Default)]
+    struct Seen(std::sync::Arc<std::sync::Mutex<String>>);
+
+    impl tracing::field::Visit for Seen {
+        fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+            write!(self.0.lock().unwrap(), "{}={value:?} ", field.name()).unwrap();
+        }
+    }
+
+    impl tracing::Subscriber for Seen {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            event.record(&mut self.clone());
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[tokio::test]
+    async fn a_head_that_the_session_refuses_is_not_quoted_in_the_log() {
+        struct No;
+        #[async_trait::async_trait]
+        impl crate::Handler for No {
+            async fn handle(&self, _: &mut Exchange) -> Answer {
+                Answer::new(202)
+            }
+            fn refused(&self, _: SocketAddr, _: Refusal) -> Answer {
+                Answer::new(400)
+            }
+        }
+        // Pingora's parser ends at 256 fields.
+        let settings = config::Listener { header_count_max: 1000, ..config::Listener::default() };
+        let fields = "X-More: 1\r\n".repeat(300);
+        let request = format!("POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer canary\r\n{fields}\r\n");
+        let seen = Seen::default();
+        let _logging = tracing::subscriber::set_default(seen.clone());
+        let answer = crate::testing::converse(request.as_bytes(), settings, std::sync::Arc::new(No)).await;
+        assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&answer));
+        let seen = seen.0.lock().unwrap();
+        assert!(seen.contains("the session refuses a head") && !seen.contains("canary"), "{seen}");
     }
 }
