@@ -49,6 +49,9 @@ const REQUEST_BYTES_MAX: usize = 256 * 1024;
 /// Nobody types HTTP at this socket.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A request is one write of a command on the same machine.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How often a follower looks for new events. A person does not see less; a node does not feel it.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
@@ -125,7 +128,7 @@ impl Service {
             (&Method::GET, "/v1/stat") => self.stat().await,
             (&Method::POST, "/v1/events") => self.events(ask(body).await?),
             (&Method::POST, "/v1/event") => self.event(ask(body).await?).await,
-            (&Method::POST, "/v1/reverify") => Ok(self.reverify(ask(body).await?)),
+            (&Method::POST, "/v1/reverify") => self.reverify(ask(body).await?),
             (&Method::POST, "/v1/reload") => json_answer(&self.node.reload().await),
             (_, "/v1/stat" | "/v1/events" | "/v1/event" | "/v1/reverify" | "/v1/reload") => {
                 Err(No::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method"))
@@ -177,7 +180,8 @@ impl Service {
         }
     }
 
-    fn reverify(&self, ask: Reverify) -> Answer {
+    fn reverify(&self, ask: Reverify) -> Result<Answer, No> {
+        let permit = self.reader()?;
         let node = Arc::clone(&self.node);
         let (mut writer, body) = stream();
         let (report, mut reports) = mpsc::channel(1);
@@ -185,6 +189,7 @@ impl Service {
         let (ended, end) = oneshot::channel();
         tokio::spawn(async move { ended.send(node.reverify(ask, report).await) });
         drop(tokio::task::spawn_blocking(move || {
+            let _permit = permit;
             while let Some(judged) = reports.blocking_recv() {
                 if writer.item(judged).and_then(|()| writer.flush()).is_err() {
                     return;
@@ -194,7 +199,7 @@ impl Service {
             let ended = ended.unwrap_or_else(|_| Err("judging stopped; see the appliance's log".to_owned()));
             writer.finish(ended.err());
         }));
-        lines(body)
+        Ok(lines(body))
     }
 
     fn reader(&self) -> Result<OwnedSemaphorePermit, No> {
@@ -220,9 +225,10 @@ impl Sink for StreamSink {
     }
 }
 
-/// Reads a bounded JSON body.
+/// Reads a JSON body, bounded in size and time.
 async fn ask<T: DeserializeOwned>(body: Incoming) -> Result<T, No> {
-    let read = Limited::new(body, REQUEST_BYTES_MAX).collect().await;
+    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, REQUEST_BYTES_MAX).collect()).await;
+    let read = read.map_err(|_| No::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not come in time"))?;
     let bytes = read
         .map_err(|_| No::new(StatusCode::PAYLOAD_TOO_LARGE, "the request's body is too large or was cut off"))?
         .to_bytes();

@@ -265,6 +265,38 @@ async fn reverify_reports_one_by_one_and_says_why_it_stopped() {
 }
 
 #[tokio::test]
+async fn judging_again_is_one_of_the_bounded_reads() {
+    let running = Running::start();
+    // Its reports are not taken, so that each goes on for ever: more of them than all buffers on the way hold.
+    let ids: Vec<_> = (0..7_000_u16)
+        .map(|n| EventId::new(NOW, Slot(0), NodeId(1), [n.to_be_bytes()[0], n.to_be_bytes()[1], 0, 0, 0, 0]))
+        .collect();
+    let ask = Reverify { whose: Whose::AllTenants, endpoint: None, ids, dry_run: true };
+    let mut going = Vec::new();
+    loop {
+        let mut client = running.client().await;
+        let lines = client.stream("/v1/reverify", &ask).await;
+        if matches!(&lines, Err(ClientError::Refused(why)) if why.contains("too many")) {
+            break;
+        }
+        going.push((client, lines.unwrap()));
+        assert!(going.len() <= 16, "there is no bound");
+    }
+    assert_eq!(going.len(), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let running = Running::start();
+    let mut stream = tokio::net::UnixStream::connect(&running.socket).await.unwrap();
+    stream.write_all(b"POST /v1/event HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{").await.unwrap();
+    let mut answer = [0; 12];
+    tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("it is answered").unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+}
+
+#[tokio::test]
 async fn what_is_not_understood_is_refused_with_a_sentence() {
     let running = Running::start();
     let mut client = running.client().await;

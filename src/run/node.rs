@@ -1,12 +1,13 @@
 //! The running appliance as the control socket sees it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::Clock;
 use eventlog::holding::{Held, HoldingFilter};
-use eventlog::{EventLog, HoldingStore, Scope};
+use eventlog::{EventLog, HoldingStore, ReadError, Scope};
 use gateway::Gateway;
 use gateway::holding::Judgement;
 use tokio::sync::mpsc;
@@ -45,26 +46,12 @@ impl crate::control::node::Node for Node {
         let Some(holding) = self.holding.clone() else {
             return Err("nothing is held here: [holding] is disabled".into());
         };
-        let (sender, mut held) = mpsc::channel(READ_AHEAD);
+        let (sender, held) = mpsc::channel(READ_AHEAD);
         let dry_run = ask.dry_run;
         let reader = tokio::task::spawn_blocking(move || read_held(&holding, &ask, &sender));
-        while let Some(next) = held.recv().await {
-            let held = next?;
-            let judged = Judged {
-                id: held.delivery.id,
-                tenant: held.delivery.tenant.clone(),
-                endpoint: held.delivery.endpoint.clone(),
-                received_at: rfc3339(held.delivery.received_unix_ms),
-                outcome: JudgedOutcome::Refused,
-                reason: None,
-            };
-            let judgement = self.gateway.reverify(held, dry_run).await;
-            if report.send(tell(judged, judgement)).await.is_err() {
-                break;
-            }
-        }
-        drop(held);
-        reader.await.map_err(|error| error.to_string())
+        let gateway = &*self.gateway;
+        let judged = judge_all(held, |held| gateway.reverify(held, dry_run), &report).await;
+        reader.await.map_err(|error| error.to_string()).and(judged)
     }
 
     async fn reload(&self) -> Reloaded {
@@ -97,17 +84,77 @@ impl crate::control::node::Node for Node {
     }
 }
 
-/// Reads what is asked for, one after the other, as fast as it is judged.
-fn read_held(holding: &HoldingStore, ask: &Reverify, sender: &mpsc::Sender<Result<Held, String>>) {
+/// A held delivery as it was read, or which one could not be and why.
+type Read = Result<Held, String>;
+
+/// Damaged records named in one answer: as many as somebody looks into.
+const UNREAD_NAMED: usize = 10;
+
+/// Judges whatever can be read, and says at the end what could not: one damaged record keeps no other one held.
+async fn judge_all<F: Future<Output = Judgement> + Send>(
+    mut held: mpsc::Receiver<Read>,
+    judge: impl Fn(Held) -> F + Send + Sync,
+    report: &mpsc::Sender<Judged>,
+) -> Result<(), String> {
+    let (mut unread, mut named) = (0_usize, Vec::new());
+    while let Some(next) = held.recv().await {
+        let held = match next {
+            Ok(held) => held,
+            Err(fault) => {
+                unread += 1;
+                if named.len() < UNREAD_NAMED {
+                    named.push(fault);
+                }
+                continue;
+            }
+        };
+        let judged = Judged {
+            id: held.delivery.id,
+            tenant: held.delivery.tenant.clone(),
+            endpoint: held.delivery.endpoint.clone(),
+            received_at: rfc3339(held.delivery.received_unix_ms),
+            outcome: JudgedOutcome::Refused,
+            reason: None,
+        };
+        let judgement = judge(held).await;
+        if report.send(tell(judged, judgement)).await.is_err() {
+            // Whoever asked has gone away.
+            return Ok(());
+        }
+    }
+    match unread {
+        0 => Ok(()),
+        _ => Err(format!("{unread} held deliveries could not be read, all others were judged: {}", named.join("; "))),
+    }
+}
+
+/// Reads what is asked for, one after the other, in the order of receipt, as fast as it is judged.
+fn read_held(holding: &HoldingStore, ask: &Reverify, sender: &mpsc::Sender<Read>) {
     let scope = match &ask.whose {
         Whose::Tenant(tenant) => Scope::Tenant(tenant.clone()),
         Whose::AllTenants => Scope::Operator,
     };
-    let filter = HoldingFilter { endpoint: ask.endpoint.clone(), ..HoldingFilter::default() };
-    let all = holding.iter(&scope, &filter);
-    for held in all {
-        let wanted = held.as_ref().map_or(true, |held| ask.ids.is_empty() || ask.ids.contains(&held.delivery.id));
-        if wanted && sender.blocking_send(held.map_err(|error| error.to_string())).is_err() {
+    if ask.ids.is_empty() {
+        let filter = HoldingFilter { endpoint: ask.endpoint.clone(), ..HoldingFilter::default() };
+        for held in holding.iter(&scope, &filter) {
+            if sender.blocking_send(held.map_err(|error| error.to_string())).is_err() {
+                return;
+            }
+        }
+        return;
+    }
+    // Ids begin with the time of receipt.
+    let ids: BTreeSet<_> = ask.ids.iter().copied().collect();
+    for id in ids {
+        let held = match holding.by_id(&scope, id) {
+            Ok(Some(held)) if ask.endpoint.as_ref().is_none_or(|endpoint| held.delivery.endpoint == *endpoint) => {
+                Ok(held)
+            }
+            // Not held, or not for whom it was asked: whoever asked counts what is missing.
+            Ok(_) | Err(ReadError::ScopeMismatch { .. }) => continue,
+            Err(error) => Err(format!("{id}: {error}")),
+        };
+        if sender.blocking_send(held).is_err() {
             return;
         }
     }
@@ -123,4 +170,94 @@ fn tell(judged: Judged, judgement: Judgement) -> Judged {
         Judgement::Unreadable(reason) => (JudgedOutcome::Failed, Some(reason)),
     };
     Judged { outcome, reason, ..judged }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use domain::{EndpointId, EventId, ManualClock, NodeId, Slot, TenantId};
+    use eventlog::holding::{HoldingSettings, NewHeld, Status};
+    use eventlog::{Class, HeaderBlock, NewEvent};
+
+    const NOW_MS: u64 = 1_764_424_000_000;
+
+    pub(crate) fn new_held(nth: u8) -> NewHeld {
+        let delivery = NewEvent {
+            id: EventId::new(NOW_MS + u64::from(nth), Slot::of("wh_1"), NodeId(1), [nth; 6]),
+            tenant: TenantId::parse("acme").unwrap(),
+            endpoint: EndpointId::parse("wh_1").unwrap(),
+            retention: "default".into(),
+            received_unix_ms: NOW_MS + u64::from(nth),
+            peer: "127.0.0.1:5555".parse().unwrap(),
+            method: "POST".into(),
+            target: Bytes::from_static(b"/hooks/wh_1"),
+            headers: HeaderBlock::with_capacity(0).finish(),
+            body: Bytes::from_static(b"{}"),
+            scheme: "github".into(),
+            secret: Arc::default(),
+            delivery_id: None,
+            class: Class::Normal,
+            signed_at_unix_ms: None,
+            public_url: "https://hooks.example.com".into(),
+        };
+        NewHeld { delivery, status: Status::Quarantined, reason: "mismatch" }
+    }
+
+    fn holding(directory: &std::path::Path) -> HoldingStore {
+        let mut log = eventlog::embedded::Settings::new(&config::Log::default(), NodeId(1));
+        log.directory = directory.to_owned();
+        log.reserve_bytes = 0;
+        let settings = HoldingSettings::new(&config::Holding::default(), &log, 1 << 20);
+        let holding = HoldingStore::open(&settings, ManualClock::at_unix_ms(NOW_MS)).unwrap().0;
+        for nth in 1..=3 {
+            holding.hold(new_held(nth)).unwrap();
+        }
+        while holding.iter(&Scope::Operator, &HoldingFilter::default()).count() < 3 {
+            std::thread::yield_now();
+        }
+        holding
+    }
+
+    fn ask(ids: Vec<EventId>) -> Reverify {
+        Reverify { whose: Whose::AllTenants, endpoint: None, ids, dry_run: true }
+    }
+
+    fn read(holding: &HoldingStore, ids: Vec<EventId>) -> Vec<EventId> {
+        let (sender, mut read) = mpsc::channel(8);
+        read_held(holding, &ask(ids), &sender);
+        drop(sender);
+        std::iter::from_fn(|| read.blocking_recv()).map(|held| held.unwrap().delivery.id).collect()
+    }
+
+    #[test]
+    fn named_deliveries_are_read_once_each_in_the_order_of_receipt() {
+        let directory = tempfile::tempdir().unwrap();
+        let holding = holding(directory.path());
+        let all = read(&holding, Vec::new());
+        assert_eq!(all.len(), 3);
+        assert_eq!(read(&holding, vec![all[2], EventId::from_bytes([9; 16]), all[0], all[2]]), [all[0], all[2]]);
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_keeps_no_other_one_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let holding = holding(directory.path());
+        let (sender, held) = mpsc::channel(8);
+        let mut all = holding.iter(&Scope::Operator, &HoldingFilter::default());
+        sender.send(Ok(all.next().unwrap().unwrap())).await.unwrap();
+        sender.send(Err("evt_x: the record is damaged".to_owned())).await.unwrap();
+        sender.send(Ok(all.next().unwrap().unwrap())).await.unwrap();
+        drop(sender);
+        let (report, mut reports) = mpsc::channel(8);
+        let ended = judge_all(held, |_| std::future::ready(Judgement::WouldPromote), &report).await;
+        drop(report);
+        let mut judged = Vec::new();
+        while let Some(next) = reports.recv().await {
+            judged.push(next.outcome);
+        }
+        assert_eq!(judged, [JudgedOutcome::WouldPromote; 2]);
+        let fault = ended.unwrap_err();
+        assert!(fault.contains("1 held deliveries could not be read") && fault.contains("evt_x"), "{fault}");
+    }
 }
