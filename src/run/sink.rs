@@ -47,7 +47,7 @@ impl Sink {
     pub(crate) fn push(&self, lines: &[u8]) {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.buffer.len() + lines.len() > BUFFER_BYTES_MAX || state.closed {
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.dropped.fetch_add(count(lines), Ordering::Relaxed);
             return;
         }
         let was_empty = state.buffer.is_empty();
@@ -92,11 +92,15 @@ impl Shared {
             // A log that cannot be written to must not take the appliance down with it.
             let written = out.write_all(&batch).and_then(|()| out.flush());
             if written.is_err() {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
+                self.dropped.fetch_add(count(&batch), Ordering::Relaxed);
             }
             batch.clear();
         }
     }
+}
+
+fn count(lines: &[u8]) -> u64 {
+    (lines.split(|byte| *byte == b'\n').count() - 1) as u64
 }
 
 /// `tracing` writes through the same buffer, so that lines of both kinds keep their order.
@@ -146,6 +150,26 @@ mod tests {
     }
 
     #[test]
+    fn a_write_that_fails_counts_every_line_of_its_batch() {
+        struct Broken;
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (sink, thread) = Sink::start(Broken).unwrap();
+        for _ in 0..10 {
+            sink.push(b"one\ntwo\n");
+        }
+        sink.close();
+        thread.join().unwrap();
+        assert_eq!(sink.dropped(), 20);
+    }
+
+    #[test]
     fn a_stuck_reader_costs_lines_and_not_time() {
         struct Stuck(mpsc::Receiver<()>);
         impl Write for Stuck {
@@ -159,7 +183,8 @@ mod tests {
         }
         let (release, stuck) = mpsc::channel();
         let (sink, thread) = Sink::start(Stuck(stuck)).unwrap();
-        let line = vec![b'x'; 64 * 1024];
+        let mut line = vec![b'x'; 64 * 1024];
+        line.push(b'\n');
         for _ in 0..1_000 {
             sink.push(&line);
         }
