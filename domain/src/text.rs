@@ -56,7 +56,8 @@ impl fmt::Display for Untrusted<'_> {
 
 impl fmt::Debug for Untrusted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{self}\"")
+        // A quote inside would end the text early; a backslash is doubled already, so this has one reading.
+        write!(f, "\"{}\"", self.to_string().replace('"', "\\\""))
     }
 }
 

@@ -16,6 +16,9 @@ use jiff::Timestamp;
 use super::logging;
 use super::sink::Sink;
 
+/// The longest sentence of ours, with the longest name that a declaration can put into it, twice over.
+const DETAIL_BYTES_MAX: usize = 1024;
+
 #[derive(Debug)]
 pub(crate) struct DeliveryLog {
     sink: Sink,
@@ -61,8 +64,7 @@ impl DeliveryLog {
     }
 
     fn time(&self) -> Timestamp {
-        let unix_ms = i64::try_from(self.clock.unix_ms()).unwrap_or(i64::MAX);
-        Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::MAX)
+        logging::time(&*self.clock)
     }
 }
 
@@ -101,7 +103,8 @@ fn refused_text(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &m
     if unwritten > 0 {
         write!(out, " unwritten_before={unwritten}")?;
     }
-    writeln!(out, " detail=\"{detail}\"")
+    // Ours, and yet it can quote a name from a tenant's declaration.
+    writeln!(out, " detail={:?}", Untrusted::with_limit(detail.as_bytes(), DETAIL_BYTES_MAX))
 }
 
 fn refused_json(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
@@ -142,6 +145,22 @@ impl Recorder for DeliveryLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_detail_cannot_break_its_line() {
+        let line = RefusedLine {
+            refusal: Refusal::SignatureInvalid,
+            tenant: None,
+            endpoint: None,
+            source: [192, 0, 2, 7].into(),
+            detail: "no a\n\u{1b}[31m\" code=forged",
+            held: None,
+            target: b"/",
+        };
+        let mut text = String::new();
+        refused_text(Timestamp::UNIX_EPOCH, &line, 0, &mut text).unwrap();
+        assert!(text.ends_with("detail=\"no a\\n\\u{1b}[31m\\\" code=forged\"\n"), "{text}");
+    }
 
     #[test]
     fn a_flood_is_sampled_and_counted() {

@@ -1,11 +1,20 @@
 //! The appliance's own lines, text or JSON, through the same buffer as the lines about deliveries.
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 
 use config::{LogFormat, LogLevel, Logging};
+use domain::Clock;
+use jiff::Timestamp;
+use serde_json::Value;
+use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::fmt;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{self, FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::sink::Sink;
@@ -19,8 +28,14 @@ pub(crate) fn is_json(settings: &Logging) -> bool {
     }
 }
 
+/// The moment that a line bears.
+pub(crate) fn time(clock: &dyn Clock) -> Timestamp {
+    let unix_ms = i64::try_from(clock.unix_ms()).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::MAX)
+}
+
 /// Sends every line of the process to `sink`. Once per process; a second call changes nothing.
-pub(crate) fn start(settings: &Logging, sink: &Sink) {
+pub(crate) fn start(settings: &Logging, sink: &Sink, clock: &Arc<dyn Clock>) {
     let level = match settings.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -30,11 +45,134 @@ pub(crate) fn start(settings: &Logging, sink: &Sink) {
     };
     let sink = sink.clone();
     let writer = move || sink.clone();
-    let registry = tracing_subscriber::registry().with(level);
+    let wanted = filter_fn(move |line| *line.level() <= level && is_ours_or_grave(line)).with_max_level_hint(level);
+    let registry = tracing_subscriber::registry().with(wanted);
     let started = if is_json(settings) {
-        registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init()
+        let format = Json { clock: Arc::clone(clock) };
+        registry.with(fmt::layer().event_format(format).with_writer(writer)).try_init()
     } else {
         registry.with(fmt::layer().with_ansi(false).with_writer(writer)).try_init()
     };
     drop(started);
+}
+
+/// Pingora speaks through `log`. What is grave there is told here, an `accept` that fails above all; below that it quotes
+/// what came in, credentials and all.
+fn is_ours_or_grave(line: &Metadata<'_>) -> bool {
+    line.name() != "log record" || *line.level() <= Level::WARN
+}
+
+/// One object a line, in the shape of the lines about deliveries: `time`, `level`, `message`, then the fields.
+struct Json {
+    clock: Arc<dyn Clock>,
+}
+
+impl<S, N> FormatEvent<S, N> for Json
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
+        let level = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warn",
+            Level::INFO => "info",
+            Level::DEBUG => "debug",
+            Level::TRACE => "trace",
+        };
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let message = Value::from(fields.message);
+        write!(out, "{{\"time\":\"{:.3}\",\"level\":\"{level}\",\"message\":{message}", time(&*self.clock))?;
+        for (name, value) in fields.others {
+            write!(out, ",{}:{value}", Value::from(name))?;
+        }
+        writeln!(out, "}}")
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<(&'static str, Value)>,
+}
+
+impl Fields {
+    fn take(&mut self, field: &Field, value: impl Into<Value>) {
+        match field.name() {
+            // Where in somebody else's source a line was written helps nobody here.
+            "log.module_path" | "log.file" | "log.line" => {}
+            "log.target" => self.others.push(("target", value.into())),
+            name => self.others.push((name, value.into())),
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let text = format!("{value:?}");
+        if field.name() == "message" { self.message = text } else { self.take(field, text) }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" { value.clone_into(&mut self.message) } else { self.take(field, value) }
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.take(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.take(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.take(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.take(field, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::ManualClock;
+    use std::io::{self, Write};
+    use std::sync::mpsc;
+
+    struct Channel(mpsc::Sender<Vec<u8>>);
+
+    impl Write for Channel {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The only test of this process that starts the logging for all of it.
+    #[test]
+    fn every_line_has_one_shape_and_the_framework_is_heard_where_it_matters() {
+        let (sender, receiver) = mpsc::channel();
+        let (sink, thread) = Sink::start(Channel(sender)).unwrap();
+        let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(1_764_424_000_000);
+        let settings = Logging { level: LogLevel::Trace, format: LogFormat::Json, ..Logging::default() };
+        start(&settings, &sink, &clock);
+        tracing::warn!(lane = "normal/0", n = 7, ok = true, error = %"no \"room\"\n", "here");
+        log::error!(target: "pingora_core::services::listening", "Accept() failed canary-1");
+        log::debug!(target: "pingora_core::protocols", "Authorization: canary-2");
+        sink.close();
+        thread.join().unwrap();
+        let all = String::from_utf8(receiver.iter().flatten().collect()).unwrap();
+        // Other tests run beside this one.
+        let ours: Vec<_> = all.lines().filter(|line| line.contains("normal/0") || line.contains("canary")).collect();
+        let here = r#"{"time":"2025-11-29T13:46:40.000Z","level":"warn","message":"here","lane":"normal/0","n":7,"ok":true,"error":"no \"room\"\n"}"#;
+        let accept = r#"{"time":"2025-11-29T13:46:40.000Z","level":"error","message":"Accept() failed canary-1","target":"pingora_core::services::listening"}"#;
+        assert_eq!(ours, [here, accept]);
+    }
 }

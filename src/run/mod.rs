@@ -75,7 +75,7 @@ pub(crate) fn run(path: &Path) -> Result<(), RunError> {
     }
 
     let (sink, writer) = Sink::start(std::io::stderr()).map_err(RunError::io("start the log's writer"))?;
-    logging::start(&appliance.logging, &sink);
+    logging::start(&appliance.logging, &sink, &clock);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "starting");
     let ended = serve(path, &environment, &appliance, &clock, &sink);
     match &ended {
@@ -160,6 +160,7 @@ fn serve(
     upkeep::drain_with(&beside.runtime, server.handle(), Arc::clone(&health)).map_err(RunError::io("watch signals"))?;
     let started = clock.monotonic();
     let (id, clock) = (appliance.node.id, Arc::clone(clock));
+    let held = holding.clone();
     let node =
         Node { log: Arc::clone(&log), holding, gateway, reloader, health: Arc::clone(&health), clock, id, started };
     let beside = beside.serve(node, health);
@@ -168,10 +169,18 @@ fn serve(
     let drained = server.run_until_stopped();
 
     beside.stop();
+    close(&*log, held.as_deref());
+    if drained.cut > 0 { Err(RunError::Cut(drained.cut)) } else { Ok(()) }
+}
+
+/// Makes durable what waits and gives both streams up in order, so that the next start finds nothing to mend.
+fn close(log: &dyn EventLog, holding: Option<&HoldingStore>) {
+    if let Some(holding) = holding {
+        holding.close();
+    }
     if let Err(error) = log.close() {
         tracing::error!(%error, "the event log did not close cleanly; what was acknowledged is safe all the same");
     }
-    if drained.cut > 0 { Err(RunError::Cut(drained.cut)) } else { Ok(()) }
 }
 
 fn open_log(appliance: &Appliance, clock: &Arc<dyn Clock>) -> Result<Arc<dyn EventLog>, RunError> {
@@ -229,5 +238,28 @@ fn unauthenticated(appliance: &Appliance) -> ratelimit::unauthenticated::Setting
         known_burst: count(settings.verified_burst),
         known_for: settings.verified_for,
         ..ratelimit::unauthenticated::Settings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::{ManualClock, NodeId};
+    use eventlog::holding::HoldingFilter;
+    use eventlog::{MemoryLog, Scope};
+
+    #[test]
+    fn a_stop_closes_the_holding_stream_beside_the_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(1_764_424_000_000);
+        let mut settings = eventlog::embedded::Settings::new(&config::Log::default(), NodeId(1));
+        settings.directory = directory.path().to_owned();
+        settings.reserve_bytes = 0;
+        let settings = HoldingSettings::new(&config::Holding::default(), &settings, 1 << 20);
+        let (holding, _) = HoldingStore::open(&settings, Arc::clone(&clock)).unwrap();
+        holding.hold(node::tests::new_held(1)).unwrap();
+        close(&MemoryLog::new(NodeId(1), clock), Some(&holding));
+        assert!(holding.hold(node::tests::new_held(2)).is_err(), "it was not given up");
+        assert_eq!(holding.iter(&Scope::Operator, &HoldingFilter::default()).count(), 1, "what waited is durable");
     }
 }
