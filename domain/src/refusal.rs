@@ -97,8 +97,6 @@ refusals! {
     StorageLimited = "storage-limited", Tenant, Later, "The storage for these deliveries is full.";
     /// The delivery could not be made durable. It may be stored all the same: this is no promise that it is not.
     LogUnavailable = "log-unavailable", Appliance, Later, "The delivery could not be stored.";
-    /// The node is going down.
-    Draining = "draining", Appliance, Later, "The appliance is shutting down.";
     /// A fault of ours.
     Internal = "internal", Appliance, Later, "Something went wrong here.";
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::{EventId, Refusal};
+use domain::{EventId, Refusal, Retry};
 use listen::Answer;
 
 /// How long a sender is asked to wait where nothing better is known, in seconds. Short, because what it waits for
@@ -29,7 +29,7 @@ pub fn status(refusal: Refusal) -> u16 {
         Refusal::HeadersTooLarge => 431,
         Refusal::Internal => 500,
         Refusal::CodingNotSupported => 501,
-        Refusal::EndpointUnavailable | Refusal::Overloaded | Refusal::LogUnavailable | Refusal::Draining => 503,
+        Refusal::EndpointUnavailable | Refusal::Overloaded | Refusal::LogUnavailable => 503,
         Refusal::VersionNotSupported => 505,
     }
 }
@@ -90,9 +90,9 @@ fn whole_seconds(wait: Duration) -> u64 {
 }
 
 fn default_wait(refusal: Refusal) -> Option<u64> {
-    match status(refusal) {
-        429 | 503 => Some(RETRY_AFTER_SECONDS),
-        _ => None,
+    match refusal.retry() {
+        Retry::Later => Some(RETRY_AFTER_SECONDS),
+        Retry::Never => None,
     }
 }
 
@@ -110,7 +110,7 @@ pub fn accepted(status: u16, event: EventId) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::{Blame, Retry};
+    use domain::Blame;
 
     fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
         answer.headers.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
@@ -128,17 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn our_faults_are_5xx_and_say_when_to_come_back() {
+    fn our_faults_are_5xx_and_what_may_be_sent_again_says_when() {
         for &refusal in Refusal::ALL {
             let answer = Refused::from(refusal).answer();
             assert_eq!(
                 refusal.blame() == Blame::Appliance,
                 (500..=503).contains(&answer.status) && answer.status != 501
             );
-            if matches!(answer.status, 429 | 503) {
-                assert_eq!(refusal.retry(), Retry::Later, "{refusal}");
-                assert!(header(&answer, "retry-after").is_some(), "{refusal}");
-            }
+            assert_eq!(header(&answer, "retry-after").is_some(), refusal.retry() == Retry::Later, "{refusal}");
         }
     }
 
