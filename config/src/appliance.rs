@@ -202,7 +202,7 @@ fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &App
     ] {
         if let Some(rate) = bytes.filter(|rate| u64::from(rate.burst) < body) {
             let burst = format_bytes(u64::from(rate.burst));
-            check.warn(path, &format!("a body above the burst of {burst} can never pass, and gateway.body_bytes_max is {}; raise the burst", format_bytes(body)));
+            check.warn(path, &format!("a body above the burst of {burst} passes only when nothing has been spent, and gateway.body_bytes_max is {}; raise the burst", format_bytes(body)));
         }
     }
 }

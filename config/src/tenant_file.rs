@@ -328,7 +328,7 @@ fn check_limits(document: &mut Document<'_>, span: &Range<usize>, table: &Endpoi
     let body = table.body_bytes_max.as_ref().map_or(rules.body_bytes_default, |max| max.value);
     if let Some(rate) = table.limits.bytes.filter(|rate| u64::from(rate.burst) < body) {
         let message = format!(
-            "a body above the burst of {} can never pass, and up to {} are taken; raise the burst or set body_bytes_max",
+            "a body above the burst of {} passes only when nothing has been spent, and up to {} are taken; raise the burst or set body_bytes_max",
             format_bytes(u64::from(rate.burst)),
             format_bytes(body)
         );

@@ -19,6 +19,14 @@ fn fault(text: &str, expected: &'static str) -> ParseTextError {
     ParseTextError { text: text.chars().take(80).collect(), expected }
 }
 
+/// The longest name of a header, a parameter or a field, and the longest path into a body. They are named in log lines.
+const NAME_BYTES_MAX: usize = 256;
+
+/// Such a name: printable ASCII.
+fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
 /// Where one value of a delivery is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueSource {
@@ -38,10 +46,9 @@ impl FromStr for ValueSource {
     type Err = ParseTextError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str =
-            "is not where a value can be: header:NAME, query:NAME, form:NAME, json:/PATH or field:NAME";
+        const EXPECTED: &str = "is not where a value can be: header:NAME, query:NAME, form:NAME, json:/PATH or field:NAME, in up to 256 printable ASCII characters";
         let (kind, rest) = text.split_once(':').ok_or_else(|| fault(text, EXPECTED))?;
-        if rest.is_empty() {
+        if !is_name(rest) {
             return Err(fault(text, EXPECTED));
         }
         match kind {
@@ -93,13 +100,13 @@ impl FromStr for Condition {
     type Err = ParseTextError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str = "is not a condition: header:NAME, query:NAME, content-type:TYPE, form or empty-body";
+        const EXPECTED: &str = "is not a condition: header:NAME, query:NAME, content-type:TYPE, form or empty-body, in up to 256 printable ASCII characters";
         match text.split_once(':') {
             None if text == "form" => Ok(Self::Form),
             None if text == "empty-body" => Ok(Self::EmptyBody),
-            Some(("header", name)) if !name.is_empty() => Ok(Self::Header(name.to_owned())),
-            Some(("query", name)) if !name.is_empty() => Ok(Self::Query(name.to_owned())),
-            Some(("content-type", name)) if !name.is_empty() => Ok(Self::ContentType(name.to_ascii_lowercase())),
+            Some(("header", name)) if is_name(name) => Ok(Self::Header(name.to_owned())),
+            Some(("query", name)) if is_name(name) => Ok(Self::Query(name.to_owned())),
+            Some(("content-type", name)) if is_name(name) => Ok(Self::ContentType(name.to_ascii_lowercase())),
             _ => Err(fault(text, EXPECTED)),
         }
     }
@@ -213,8 +220,8 @@ macro_rules! as_text {
     };
 }
 
-as_text!(ValueSource, "ValueSource", "^(header|query|form|field):.+$|^json:/.*$");
-as_text!(Condition, "Condition", "^(header|query|content-type):.+$|^form$|^empty-body$");
+as_text!(ValueSource, "ValueSource", "^(header|query|form|field):[ -~]{1,256}$|^json:/[ -~]{0,255}$");
+as_text!(Condition, "Condition", "^(header|query|content-type):[ -~]{1,256}$|^form$|^empty-body$");
 as_text!(Span, "Span", "^[0-9]+(ms|s|m|h)$");
 as_text!(Window, "Window", "^[0-9]+(ms|s|m|h)$|^unlimited$");
 
@@ -230,6 +237,19 @@ mod tests {
         for text in ["", "header", "header:", "json:a", "cookie:x", "HEADER:x"] {
             assert!(text.parse::<ValueSource>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn names_are_printable_and_bounded() {
+        for kind in ["header:", "query:", "form:", "field:", "json:/"] {
+            let longest = NAME_BYTES_MAX - usize::from(kind == "json:/");
+            assert!(format!("{kind}{}", "a".repeat(longest)).parse::<ValueSource>().is_ok(), "{kind}");
+            for name in ["a".repeat(longest + 1), "a\nb".into(), "a\u{1b}[31m".into(), "\u{202e}a".into(), "ü".into()]
+            {
+                assert!(format!("{kind}{name}").parse::<ValueSource>().is_err(), "{kind}{name:?}");
+            }
+        }
+        assert!("query:a\nb".parse::<Condition>().is_err());
     }
 
     #[test]

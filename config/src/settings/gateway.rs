@@ -29,10 +29,10 @@ settings! {
         /// Worker threads of the role.
         threads: usize = cpus(), Shown(Count(1..=1024), "one per CPU that the process may use"), restart,
             "Verification is CPU work and the threads never block: more of them only take turns.";
-        /// Peers whose `X-Forwarded-For` and `Forwarded` fields are believed.
+        /// Peers whose `X-Forwarded-For` field is believed. `Forwarded` is not read.
         trusted_proxies: Vec<IpNet> = Vec::new(), List(network(), 0..=1024), live,
-            "Anybody can send these fields; only your own load balancers can be believed.";
-        /// Bytes of bodies and headers held in memory at one time, for all requests together.
+            "Anybody can send this field; only your own load balancers can be believed.";
+        /// Bytes of bodies held in memory at one time, for all requests together.
         bytes_in_flight_max: u64 = 512 * MIB, Bytes(MIB..=1024 * GIB), restart,
             "Room for 20 bodies of the largest size, or 500,000 usual ones, on a machine with 2 GiB. No endpoint gets more than an eighth of it.";
         /// Largest body that an endpoint takes unless it says otherwise.
@@ -48,11 +48,11 @@ settings! {
     /// The bounds in front of the accept path.
     pub struct Listener {
         /// Bytes of a request's header section, request line included.
-        header_bytes_max: u32 = 32 << 10, Bytes(KIB..=MIB), restart,
-            "Four times what the chattiest provider sends through a proxy that adds its own; above it only mischief.";
+        header_bytes_max: u32 = 32 << 10, Bytes(KIB..=512 * KIB), restart,
+            "Four times what the chattiest provider sends through a proxy that adds its own; above it only mischief. The HTTP library stops at 1 MiB, with what it reads ahead of the body.";
         /// Fields of a request's header section.
-        header_count_max: u16 = 100, Count(8..=1000), restart,
-            "Providers send 10 to 30 fields and proxies add 10.";
+        header_count_max: u16 = 100, Count(8..=256), restart,
+            "Providers send 10 to 30 fields and proxies add 10. The HTTP library reads no more than 256.";
         /// Bytes of a request's target.
         target_bytes_max: u32 = 8 << 10, Bytes(256..=64 * KIB), restart,
             "RFC 9110 asks for at least 8,000.";

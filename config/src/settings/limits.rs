@@ -36,7 +36,7 @@ settings! {
             "Longer than the pauses of a provider that is in use.";
         /// Sources remembered at one time.
         sources_max: u32 = 65_536, Count(16..=16_777_216), restart,
-            "About 100 bytes each, 6 MiB. At the bound the longest unseen is forgotten.";
+            "About 100 bytes each, 6 MiB. At the bound nobody is forgotten: a newcomer is judged by the network around it.";
     }
 
     /// Events and bytes per second.
@@ -44,7 +44,7 @@ settings! {
         /// Events per second, and how many at once.
         events: Option<Rate> = None, Maybe(events_rate()), live,
             "No limit that nobody chose: late bursts after a provider's outage are normal, and a limit would refuse them.";
-        /// Bytes of bodies per second, and how many at once. A burst below the largest body can never let it pass.
+        /// Bytes of bodies per second, and how many at once. A body above the burst passes only when nothing has been spent, and is then paid off.
         bytes: Option<Rate> = None, Maybe(bytes_rate()), live,
             "As for events; memory is bounded by `gateway.bytes_in_flight_max` all the same.";
         /// Bytes of a tenant that the log may hold. Endpoints have none of their own.
