@@ -15,7 +15,7 @@ use crate::record::Accepted;
 use crate::scheme::{Scheme, Verified};
 
 impl Gateway {
-    /// The event as it will be stored: raw body, raw target, ordered headers without what arrived as a secret.
+    /// The event as it will be stored: raw body, target in origin-form, ordered headers without what arrived as a secret.
     pub(crate) fn event(
         &self,
         endpoint: &Endpoint,
@@ -83,8 +83,8 @@ pub(crate) fn unverified_event(endpoint: &Endpoint, head: &Head, delivery: &Deli
         received_unix_ms: delivery.received_unix_ms,
         peer: delivery.source,
         method: method(head.method()),
-        target: head.target_bytes(),
-        headers: stored_headers(endpoint, head),
+        target: head.origin_bytes(),
+        headers: stored_headers(endpoint.scheme(), head.headers().map(|(name, value)| (name.as_bytes(), value))),
         body: delivery.body.clone(),
         scheme: Arc::clone(&endpoint.settings().scheme),
         secret: Arc::default(),
@@ -116,26 +116,15 @@ fn method(method: &str) -> Cow<'static, str> {
     }
 }
 
-/// Every field in its order, without those in which a secret arrives as it is: a reader of the log must not be
-/// able to pose as the provider, or as whoever else the header belongs to.
-fn stored_headers(endpoint: &Endpoint, head: &Head) -> HeaderBlock {
-    let scheme = endpoint.scheme();
-    let mut block = HeaderBlock::with_capacity(head.headers().map(|(name, value)| name.len() + value.len() + 6).sum());
-    for (name, value) in head.headers() {
-        let credential = CREDENTIALS.iter().any(|s| name.eq_ignore_ascii_case(s)) && !is_signature(scheme, name);
-        if credential || scheme.strips().iter().any(|s| name.eq_ignore_ascii_case(s)) {
-            continue;
-        }
+/// Every field in its order, without those that the scheme does not let be stored.
+pub(crate) fn stored_headers<'h>(
+    scheme: &Scheme,
+    fields: impl Iterator<Item = (&'h [u8], &'h [u8])> + Clone,
+) -> HeaderBlock {
+    let mut block = HeaderBlock::with_capacity(fields.clone().map(|(name, value)| name.len() + value.len() + 6).sum());
+    for (name, value) in fields.filter(|(name, _)| scheme.stores(name)) {
         // The gate's bounds are far below what a block can hold.
-        let _fits = block.push(name.as_bytes(), value).is_ok();
+        let _fits = block.push(name, value).is_ok();
     }
     block.finish()
-}
-
-/// Fields that carry somebody's credential, whoever sends them.
-const CREDENTIALS: [&str; 3] = ["proxy-authorization", "cookie", "authorization"];
-
-/// Some providers put a signature, which is no secret, where others put a credential.
-fn is_signature(scheme: &Scheme, name: &str) -> bool {
-    scheme.declaration().signature.header.as_ref().is_some_and(|header| name.eq_ignore_ascii_case(header))
 }

@@ -38,6 +38,8 @@ pub struct Parts {
 pub struct Gateway {
     pub(crate) parts: Parts,
     pub(crate) mint: Mint,
+    /// Held while one delivery is promoted: looking for it, appending it and saying so are one step.
+    pub(crate) promoting: tokio::sync::Mutex<()>,
 }
 
 impl Gateway {
@@ -45,7 +47,7 @@ impl Gateway {
     /// The operating system gives no randomness for event ids.
     pub fn new(parts: Parts) -> Result<Self, getrandom::Error> {
         let mint = Mint::new(parts.node)?;
-        Ok(Self { parts, mint })
+        Ok(Self { parts, mint, promoting: tokio::sync::Mutex::default() })
     }
 
     fn tell_refused(&self, no: &No, trace: &Trace, target: &[u8]) {

@@ -8,16 +8,16 @@
 use std::sync::Arc;
 
 use domain::{EventId, Refusal, Slot};
-use eventlog::holding::{Held, NewHeld, Outcome, Proof, Status};
-use eventlog::{AppendError, DeliveryId, HeaderBlock, Scope};
+use eventlog::holding::{Held, NewHeld, Outcome, Proof, ResolveError, Status};
+use eventlog::{AppendError, DeliveryId, HeaderBlock, NewEvent, Scope};
 use listen::Head;
 
 use crate::Gateway;
 use crate::accept::No;
 use crate::body::Delivery;
-use crate::commit::unverified_event;
+use crate::commit::{stored_headers, unverified_event};
 use crate::endpoint::{Endpoint, seen_url};
-use crate::scheme::{Headers, Unverified, VerifyFault};
+use crate::scheme::{Headers, Unverified, Verified, VerifyFault};
 
 /// What became of a held delivery that was judged again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,25 +37,32 @@ pub enum Judgement {
 }
 
 impl Gateway {
-    /// Keeps an unverified delivery, if the budgets of its endpoint and of the node have room, and says no. The
-    /// answer does not wait for the disk and does not tell whether it was kept.
+    /// Keeps an unverified delivery, if it can be judged again from what is stored of it and the budgets of its endpoint
+    /// and of the node have room, and says no. The answer does not wait for the disk and does not tell whether it was
+    /// kept.
     pub(crate) fn hold(&self, endpoint: &Endpoint, head: &Head, delivery: &Delivery, fault: &VerifyFault) -> No {
+        let no = |detail, held| No { refused: Refusal::SignatureInvalid.into(), detail, held };
+        let Some(holding) = &self.parts.holding else { return no(fault.to_string(), None) };
+        if !endpoint.scheme().judges_stored() {
+            let why = "this scheme's proof is a secret and is never stored, so it could not be judged again";
+            return no(format!("{fault}; not held: {why}"), None);
+        }
         let id = self.mint.mint(delivery.received_unix_ms, Slot::of(endpoint.id().as_str()));
-        let held = self.parts.holding.as_ref().map(|holding| {
-            let event = unverified_event(endpoint, head, delivery, id);
-            holding.hold(NewHeld { delivery: event, status: Status::Quarantined, reason: fault.label() })
-        });
-        let kept = matches!(held, Some(Ok(())));
-        self.parts.metrics.held(kept);
-        let detail = match held {
-            Some(Err(full)) => format!("{fault}; not held: {full}"),
-            Some(Ok(())) | None => fault.to_string(),
-        };
-        No { refused: Refusal::SignatureInvalid.into(), detail, held: kept.then_some(id) }
+        let event = unverified_event(endpoint, head, delivery, id);
+        match holding.hold(NewHeld { delivery: event, status: Status::Quarantined, reason: fault.label() }) {
+            Ok(()) => {
+                self.parts.metrics.held();
+                no(fault.to_string(), Some(id))
+            }
+            Err(full) => {
+                self.parts.metrics.held_dropped(full.label());
+                no(format!("{fault}; not held: {full}"), None)
+            }
+        }
     }
 
-    /// Judges a held delivery again and promotes what verifies. Asked twice, it promotes once: the log is looked at
-    /// first, for a delivery that was promoted by a process that died before it could say so.
+    /// Judges a held delivery again and promotes what verifies. Asked twice, also at the same time, it promotes once:
+    /// the log is looked at first, for a delivery that was promoted by a process that died before it could say so.
     pub async fn reverify(&self, held: Held, dry_run: bool) -> Judgement {
         let snapshot = self.parts.snapshot.load_full();
         let found = snapshot.by_id(&held.delivery.endpoint).filter(|e| e.tenant().id == held.delivery.tenant);
@@ -74,12 +81,19 @@ impl Gateway {
         if dry_run {
             return Judgement::WouldPromote;
         }
+        self.promote(held, &endpoint, verified).await
+    }
+
+    async fn promote(&self, held: Held, endpoint: &Endpoint, verified: Verified) -> Judgement {
+        let _one_at_a_time = self.promoting.lock().await;
         let id = held.delivery.id;
-        let there = self.find_event(Scope::Tenant(held.delivery.tenant.clone()), id).await;
-        match there {
+        match self.find_event(Scope::Tenant(held.delivery.tenant.clone()), id).await {
             Err(reason) => return Judgement::Unreadable(reason),
             Ok(true) => {}
             Ok(false) => {
+                // It was stored as the scheme of that day allowed, which may have been the wrong one: what is a secret
+                // to the scheme that proved it must not reach the log.
+                let headers = stored_headers(endpoint.scheme(), held.delivery.headers.iter());
                 let event = held.promote(Proof {
                     retention: Arc::clone(&endpoint.tenant().retention),
                     scheme: Arc::clone(&endpoint.settings().scheme),
@@ -89,13 +103,13 @@ impl Gateway {
                         .map(|id| DeliveryId { value: id.value.into_vec().into(), signed: id.signed }),
                     signed_at_unix_ms: verified.signed_at_unix_ms,
                 });
-                if let Err(error) = self.parts.log.append(event).await {
+                if let Err(error) = self.parts.log.append(NewEvent { headers, ..event }).await {
                     return Judgement::NotCommitted(error);
                 }
+                self.parts.metrics.promoted();
             }
         }
         self.resolve(id).await;
-        self.parts.metrics.promoted();
         Judgement::Promoted
     }
 
@@ -105,7 +119,8 @@ impl Gateway {
         let Some(holding) = self.parts.holding.clone() else { return };
         let resolved = tokio::task::spawn_blocking(move || holding.resolve(id, Outcome::Promoted)).await;
         match resolved {
-            Ok(Ok(())) => {}
+            // Somebody who asked at the same time has said so already.
+            Ok(Ok(()) | Err(ResolveError::NotHeld(_))) => {}
             Ok(Err(error)) => tracing::warn!(%id, %error, "a promoted delivery is still held"),
             Err(error) => tracing::error!(%id, %error, "a promoted delivery is still held"),
         }

@@ -34,7 +34,7 @@ pub struct Metrics {
     refused_by_place: Vec<Counter>,
     unverified: Family<ReasonLabel, Counter>,
     held: Counter,
-    held_dropped: Counter,
+    held_dropped: Family<ReasonLabel, Counter>,
     promoted: Counter,
     ack: Histogram,
 }
@@ -52,7 +52,7 @@ impl Metrics {
             refused_by_place,
             unverified: Family::default(),
             held: Counter::default(),
-            held_dropped: Counter::default(),
+            held_dropped: Family::default(),
             promoted: Counter::default(),
             ack: Histogram::new(ACK_SECONDS),
         };
@@ -74,7 +74,7 @@ impl Metrics {
         gateway.register("held", "Unverified deliveries kept in the holding stream", metrics.held.clone());
         gateway.register(
             "held_dropped",
-            "Unverified deliveries not kept, because a budget of the holding stream was spent",
+            "Unverified deliveries that the holding stream could not take, by reason",
             metrics.held_dropped.clone(),
         );
         gateway.register("promoted", "Held deliveries that verified later and became events", metrics.promoted.clone());
@@ -108,12 +108,13 @@ impl Metrics {
         self.unverified.get_or_create(&ReasonLabel { reason }).inc();
     }
 
-    pub fn held(&self, kept: bool) {
-        if kept {
-            self.held.inc()
-        } else {
-            self.held_dropped.inc()
-        };
+    pub fn held(&self) {
+        self.held.inc();
+    }
+
+    /// `reason` is a label of `HoldingFull`: one of a closed set.
+    pub fn held_dropped(&self, reason: &'static str) {
+        self.held_dropped.get_or_create(&ReasonLabel { reason }).inc();
     }
 
     pub fn promoted(&self) {

@@ -32,6 +32,7 @@ mod self_test;
 mod sign;
 mod source;
 mod stamp;
+mod stored;
 mod template;
 mod url;
 mod verify;

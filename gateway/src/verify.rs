@@ -9,7 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::scheme::{Headers, Unverified, Verified, VerifyFault};
 
 impl Gateway {
-    /// Judges the delivery by the endpoint's scheme, over the raw bytes, the raw target and the public URL. Tells
+    /// Judges the delivery by the endpoint's scheme, over the raw bytes, the target in origin-form and the public URL. Tells
     /// the budget of its source how it went.
     pub(crate) fn verify(
         &self,
@@ -17,9 +17,11 @@ impl Gateway {
         head: &Head,
         delivery: &Delivery,
     ) -> Result<Verified, VerifyFault> {
+        // An absolute-form target names a host of the sender's choice; what is signed is path and query.
+        let origin = head.origin();
         let outcome = endpoint.verify(&Unverified {
             method: head.method().as_bytes(),
-            target: head.target(),
+            target: origin.as_bytes(),
             url: endpoint.seen_url(),
             headers: head,
             body: &delivery.body,

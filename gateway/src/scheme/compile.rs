@@ -66,7 +66,7 @@ impl Compiler<'_> {
         if let Some(place) = &place {
             self.fields_exist(cases, place);
         }
-        Some(Scheme {
+        let mut scheme = Scheme {
             methods: method_names(&declared.methods),
             strips,
             keys: KeyRules::new(declared.algorithm, &declared.key),
@@ -87,7 +87,10 @@ impl Compiler<'_> {
             declaration: Arc::clone(declared),
             place: place?,
             proof: proof?,
-        })
+            judges_stored: true,
+        };
+        scheme.judges_stored = scheme.finds_all_stored();
+        Some(scheme)
     }
 
     /// What needs no compiling.
@@ -176,6 +179,16 @@ impl Compiler<'_> {
         let Some(engine) = Engine::of(declared.algorithm) else {
             if !declared.content.is_empty() || !declared.cases.is_empty() {
                 self.fault("a token or a password signs nothing: there can be no `content` and no `case`");
+            }
+            let place = &declared.signature;
+            if matches!(place.from, Some(ValueSource::Query(_))) {
+                self.fault(
+                    "a token in the query is part of the target, which is logged and stored: take it from a header",
+                );
+            }
+            let several = !place.headers.is_empty() || place.numbered.is_some();
+            if several && place.header.is_none() && place.from.is_none() {
+                self.fault("a token or a password stands in one place: `header` or `from`");
             }
             if declared.signature.encoding.is_some() || declared.signature.list.is_some() {
                 self.fault("a token or a password has no `encoding` and no `list`");
@@ -330,7 +343,8 @@ fn covered(cases: &[CaseProgram], source: &Source, named: impl Fn(&Piece) -> boo
             });
             by_name
                 || match source.place {
-                    source::Place::Query(_) => case.has_url,
+                    // Not `has_url`: a URL in an optional part may be left out of what is signed.
+                    source::Place::Query(_) => template::always(&case.pieces, &|piece| matches!(piece, Piece::Url)),
                     source::Place::Form(_) | source::Place::Json(_) => covers_body(case),
                     source::Place::Header(_) | source::Place::Field(_) => false,
                 }

@@ -31,6 +31,7 @@ pub struct Scheme {
     pub(super) covers_body: bool,
     pub(super) requirements: Box<[Required]>,
     pub(super) content_types: Box<[Box<str>]>,
+    pub(super) judges_stored: bool,
 }
 
 /// What proves the sender.
@@ -178,6 +179,13 @@ impl Scheme {
     /// Headers that are never stored, in lower case.
     pub fn strips(&self) -> &[Box<str>] {
         &self.strips
+    }
+
+    pub(super) fn cases(&self) -> &[CaseProgram] {
+        match &self.proof {
+            Proof::Mac(mac) => &mac.cases,
+            Proof::Token => &[],
+        }
     }
 
     /// Does a verified delivery's body come from its sender for certain?

@@ -128,6 +128,14 @@ impl Head {
         if origin.starts_with('/') { origin.into() } else { format!("/{origin}").into() }
     }
 
+    /// The same as [`Self::origin`], sharing the head's memory where the target has that form already.
+    pub fn origin_bytes(&self) -> Bytes {
+        match self.origin() {
+            std::borrow::Cow::Borrowed(origin) => self.raw.slice_ref(origin.as_bytes()),
+            std::borrow::Cow::Owned(origin) => origin.into(),
+        }
+    }
+
     pub fn version(&self) -> Version {
         self.parts.version
     }

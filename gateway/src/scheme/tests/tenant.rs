@@ -167,12 +167,27 @@ fn declarations_that_prove_nothing_do_not_compile() {
             "[[case]]\ncontent = \"{method}\"\nbody_digest = { from = \"header:D\", hash = \"sha256\", encoding = \"hex\" }",
             "does not cover body_digest",
         ),
+        (
+            "content = \"[{url}{header:X-Opt}]{body}\"\ntimestamp = { from = \"query:t\", format = \"seconds\", old = \"5m\", future = \"5m\" }",
+            "anybody could renew it",
+        ),
     ] {
         let faults = faults(&format!("{base}{rest}"));
         assert!(faults.iter().any(|fault| fault.contains(word)), "{rest}: {faults:#?}");
     }
     let hash = "name = \"x\"\nalgorithm = \"sha256\"\nsignature = { header = \"X\", encoding = \"hex\" }\ncontent = \"{body}\"";
     assert!(faults(hash)[0].contains("{secret}"));
+    for (place, word) in [
+        ("from = \"query:token\"", "in the query"),
+        ("headers = [\"A\", \"B\"]", "one place"),
+        ("numbered = \"A-\"", "one place"),
+    ] {
+        let token = format!("name = \"x\"\nalgorithm = \"token\"\nsignature = {{ {place} }}");
+        assert!(faults(&token).iter().any(|fault| fault.contains(word)), "{place}");
+    }
+    compile(
+        "name = \"x\"\nalgorithm = \"hmac-sha256\"\nsignature = { header = \"X\", encoding = \"hex\" }\ncontent = \"{url}{body}\"\ntimestamp = { from = \"query:t\", format = \"seconds\", old = \"5m\", future = \"5m\" }",
+    );
     let token = "name = \"X y\"\nalgorithm = \"token\"\nsignature = { header = \"X\", headers = [\"Y\"] }\ncontent = \"{body}\"";
     assert_eq!(faults(token).len(), 3, "the name, the two headers and the content");
 }
