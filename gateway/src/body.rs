@@ -28,7 +28,7 @@ pub(crate) struct Delivery {
 }
 
 impl Gateway {
-    /// Only failed verifications spend this budget, and a source that verified of late has one of its own.
+    /// Only failed verifications and bodies that never came whole spend this budget, and a source that verified of late has one of its own.
     pub(crate) fn hears(&self, source: IpAddr, endpoint: &Endpoint) -> Result<(), No> {
         self.parts.unauthenticated.admits(Source::of(source), endpoint.subject().as_u64()).map_err(|throttled| {
             No::because(Refused::from(Refusal::SourceThrottled).after(throttled.retry_after), "too many failures")
@@ -45,7 +45,14 @@ impl Gateway {
         let bytes_max = endpoint.settings().body_bytes_max().unwrap_or(default);
         let mut reservation =
             self.parts.in_flight.reserve(endpoint.subject().as_u64(), 0).map_err(|_| Refusal::Overloaded)?;
-        let body = exchange.body(bytes_max, &mut |bytes| reservation.grow(bytes).is_ok()).await?;
+        let read = exchange.body(bytes_max, &mut |bytes| reservation.grow(bytes).is_ok()).await;
+        let body = read.inspect_err(|refusal| {
+            // A body that never comes whole proves nothing and holds memory meanwhile: it costs its source what a failed
+            // verification does.
+            if matches!(refusal, Refusal::BodyTimeout | Refusal::MalformedRequest) {
+                self.parts.unauthenticated.failed(Source::of(source), endpoint.subject().as_u64());
+            }
+        })?;
         Ok(Delivery {
             body,
             _reservation: reservation,

@@ -1,5 +1,7 @@
 //! Step 5: the tenant's and the endpoint's limits, in events and bytes. Abuse control, not backpressure.
 
+use std::time::Duration;
+
 use config::Limits;
 use domain::Refusal;
 use eventlog::Class;
@@ -13,6 +15,11 @@ use crate::endpoint::Endpoint;
 /// What a delivery over its limit may still use where the provider would not send it again: ten times the byte
 /// limit of its tenant, so that a burst after an outage is kept and a runaway sender is not.
 const BULK_FACTOR: u32 = 10;
+
+/// When to come back to a tenant whose storage is full. Room appears when a segment ages out of its retention, which is a
+/// matter of hours: whoever asks every few seconds only spends connections. Where an
+/// operator makes room before that, what was refused is an hour late at most.
+const STORAGE_RETRY_AFTER: Duration = Duration::from_hours(1);
 
 impl Gateway {
     /// Takes the delivery's share of every limit, or of none. Over a limit, a provider that redelivers is told
@@ -32,7 +39,7 @@ impl Gateway {
             ask(subject.bytes(), of_endpoint.bytes, bytes),
         ];
         let Err(over) = self.parts.limits.admit(&asks) else { return Ok(Class::Normal) };
-        let bulk = !endpoint.redelivers() && self.within_bulk_cap(endpoint, &of_tenant, &of_endpoint, bytes);
+        let bulk = !endpoint.redelivers() && self.within_bulk_cap(endpoint, &of_tenant, bytes);
         if bulk { Ok(Class::Bulk) } else { Err(over_limit(&asks, &over)) }
     }
 
@@ -42,11 +49,13 @@ impl Gateway {
         if stored < bytes_max {
             return Ok(());
         }
-        Err(No::because(Refusal::StorageLimited, format!("the tenant's events take {stored} of {bytes_max} bytes")))
+        let refused = Refused::from(Refusal::StorageLimited).after(STORAGE_RETRY_AFTER);
+        Err(No::because(refused, format!("the tenant's events take {stored} of {bytes_max} bytes")))
     }
 
-    fn within_bulk_cap(&self, endpoint: &Endpoint, tenant: &Limits, own: &Limits, bytes: u32) -> bool {
-        let rate = tenant.bytes.or(own.bytes).unwrap_or(BULK_DEFAULT);
+    /// The bucket is the tenant's, so its rate is too: not that of whichever endpoint asks.
+    fn within_bulk_cap(&self, endpoint: &Endpoint, tenant: &Limits, bytes: u32) -> bool {
+        let rate = tenant.bytes.unwrap_or(BULK_DEFAULT);
         let scaled = |n: u32| n.saturating_mul(BULK_FACTOR);
         let cap = config::Rate { per_second: scaled(rate.per_second), burst: scaled(rate.burst) };
         let key = Subject::tenant_bulk(&endpoint.tenant().id).bytes();
@@ -54,7 +63,7 @@ impl Gateway {
     }
 }
 
-/// Where no limit of bytes was chosen: a tenth of this is what a tenant's usual traffic hardly reaches.
+/// Where the tenant has no limit of bytes: a tenth of this is what a tenant's usual traffic hardly reaches.
 const BULK_DEFAULT: config::Rate = config::Rate { per_second: 1 << 20, burst: 64 << 20 };
 
 fn ask(key: LimitKey, rate: Option<config::Rate>, amount: u32) -> Ask {

@@ -45,6 +45,12 @@ secrets = [{ value = "secret:shared" }]
 limits = { events = "1/s burst 1" }
 
 [[endpoint]]
+id = "wh_narrow"
+scheme = "github"
+secrets = [{ value = "secret:shared" }]
+limits = { bytes = "1KiB/s burst 1KiB" }
+
+[[endpoint]]
 id = "wh_off"
 scheme = "github"
 secrets = [{ value = "secret:shared" }]
@@ -67,6 +73,16 @@ id = "wh_alias"
 scheme = "github"
 secrets = [{ value = "secret:shared" }]
 aliases = ["old.example.com/in/github", "/everywhere"]
+
+[[endpoint]]
+id = "wh_square"
+scheme = "square"
+secrets = [{ value = "secret:shared" }]
+
+[[endpoint]]
+id = "wh_gitlab"
+scheme = "gitlab"
+secrets = [{ value = "secret:shared" }]
 "#;
 
 #[derive(Debug, Default)]
@@ -92,6 +108,7 @@ struct Bench {
     lines: Arc<Lines>,
     clock: Arc<ManualClock>,
     presets: Presets,
+    registry: Registry,
 }
 
 impl Bench {
@@ -121,20 +138,21 @@ impl Bench {
         held.reserve_bytes = 0;
         let holding = Arc::new(HoldingStore::open(&held, Arc::clone(&shared)).unwrap().0);
         let lines = Arc::new(Lines::default());
+        let mut registry = Registry::default();
         let gateway = Gateway::new(Parts {
             node: NodeId(1),
             snapshot: snapshot.clone(),
             log: log.clone(),
-            holding: Some(holding.clone()),
+            holding: appliance.holding.enabled.then(|| holding.clone()),
             limits: Arc::new(LocalLimits::new(Arc::clone(&shared))),
             unauthenticated: Arc::new(Unauthenticated::new(&Settings::default(), Arc::clone(&shared))),
             in_flight: Arc::new(InFlight::new(appliance.gateway.bytes_in_flight_max)),
             clock: shared,
-            metrics: Arc::new(Metrics::new(&mut Registry::default())),
+            metrics: Arc::new(Metrics::new(&mut registry)),
             recorder: lines.clone(),
         });
         let gateway = Arc::new(gateway.unwrap());
-        Self { gateway, snapshot, holding, appliance, directory, log, lines, clock, presets }
+        Self { gateway, snapshot, holding, appliance, directory, log, lines, clock, presets, registry }
     }
 
     /// Puts another tenant's file in force, as a reload does.
@@ -177,6 +195,13 @@ impl Bench {
     fn stored(&self) -> Vec<StoredEvent> {
         let mut reader = self.log.reader(Scope::Operator, Start::Earliest, Filter::default()).unwrap();
         std::iter::from_fn(|| reader.next().unwrap()).collect()
+    }
+
+    /// The lines of a metric, without its help.
+    fn metric(&self, name: &str) -> Vec<String> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
     }
 
     fn last_line(&self) -> String {
@@ -393,4 +418,116 @@ async fn what_a_wrong_secret_refused_becomes_an_event_once_the_secret_is_right()
     // Asked again, as after a crash between the two: it is there already.
     assert_eq!(bench.gateway.reverify(held[0].clone(), false).await, Judgement::Promoted);
     assert_eq!(bench.stored().len(), 1);
+}
+
+#[tokio::test]
+async fn a_secret_that_was_held_under_the_wrong_preset_does_not_reach_the_log() {
+    let bench = Bench::new();
+    let request = format!(
+        "POST /hooks/wh_github HTTP/1.1\r\nHost: hooks.example.com\r\nX-Gitlab-Token: {SECRET}\r\n\
+         X-Kept: 1\r\nContent-Length: 2\r\n\r\n{{}}"
+    );
+    assert_eq!(status(&bench.ask(request).await), "401");
+    let held = bench.held(1);
+    bench.reload(&TENANT.replace("id = \"wh_github\"\nscheme = \"github\"", "id = \"wh_github\"\nscheme = \"gitlab\""));
+    assert_eq!(bench.gateway.reverify(held[0].clone(), false).await, Judgement::Promoted);
+    let stored = bench.stored();
+    let names: Vec<_> = stored[0].headers.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
+    assert_eq!(names, ["Host", "X-Kept", "Content-Length"], "the token lies in the log");
+}
+
+#[tokio::test]
+async fn what_could_never_be_judged_again_is_not_held() {
+    let bench = Bench::new();
+    let request = "POST /hooks/wh_gitlab HTTP/1.1\r\nHost: hooks.example.com\r\nX-Gitlab-Token: another\r\n\
+                   Content-Length: 2\r\n\r\n{}";
+    assert_eq!(status(&bench.ask(request).await), "401");
+    assert!(bench.last_line().contains("not held: this scheme's proof is a secret"), "{}", bench.last_line());
+    let stat = bench.holding.stat();
+    assert_eq!((stat.quarantined, stat.bytes), (0, 0));
+}
+
+#[tokio::test]
+async fn asked_twice_at_the_same_time_it_promotes_once() {
+    let bench = Bench::new();
+    bench.reload(&TENANT.replace("secret:shared", "secret:mistaken"));
+    assert_eq!(status(&bench.ask(bench.signed("github", "/hooks/wh_github", "{}")).await), "401");
+    let held = bench.held(1).remove(0);
+    bench.reload(TENANT);
+    let again = || bench.gateway.reverify(held.clone(), false);
+    let (one, two, three) = tokio::join!(again(), again(), again());
+    assert_eq!([one, two, three], [Judgement::Promoted, Judgement::Promoted, Judgement::Promoted]);
+    assert_eq!(bench.stored().len(), 1);
+    assert_eq!(bench.metric("gateway_promoted_total"), ["gateway_promoted_total 1"]);
+}
+
+#[tokio::test]
+async fn what_is_not_held_is_counted_by_its_reason_and_not_at_all_where_nothing_is_held() {
+    let bench = Bench::with(|appliance| appliance.holding.records_per_endpoint_max = 1);
+    let forged = bench.signed("github", "/hooks/wh_github", "{}").replace("\r\n\r\n{}", "\r\n\r\n[]");
+    for _ in 0..3 {
+        assert_eq!(status(&bench.ask(&forged).await), "401");
+    }
+    assert_eq!(bench.metric("gateway_held_total"), ["gateway_held_total 1"]);
+    assert_eq!(bench.metric("gateway_held_dropped_total"), ["gateway_held_dropped_total{reason=\"endpoint-full\"} 2"]);
+
+    let off = Bench::with(|appliance| appliance.holding.enabled = false);
+    assert_eq!(status(&off.ask(&forged).await), "401");
+    assert_eq!(off.metric("gateway_held_dropped_total"), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_absolute_target_is_judged_and_stored_in_origin_form() {
+    let bench = Bench::new();
+    let origin = "POST /hooks/wh_square?a=1 ";
+    let good = bench.signed("square", "/hooks/wh_square?a=1", "{}");
+    assert!(good.starts_with(origin), "{good}");
+    let absolute = good.replace(origin, "POST https://hooks.example.com/hooks/wh_square?a=1 ");
+    let answer = bench.ask(&absolute).await;
+    assert_eq!(status(&answer), "202", "{}", bench.last_line());
+    assert_eq!(bench.stored()[0].target, Bytes::from("/hooks/wh_square?a=1"));
+
+    // Held and judged again, it is the same.
+    bench.reload(&TENANT.replace("secret:shared", "secret:mistaken"));
+    assert_eq!(status(&bench.ask(&absolute).await), "401");
+    let held = bench.held(1).remove(0);
+    bench.reload(TENANT);
+    assert_eq!(bench.gateway.reverify(held, false).await, Judgement::Promoted);
+}
+
+#[tokio::test]
+async fn a_tenants_bulk_share_does_not_depend_on_which_endpoint_asks() {
+    let bench = Bench::new();
+    // Fifteen times the endpoint's own burst, which is no measure for the tenant.
+    let large = "x".repeat(15 << 10);
+    for _ in 0..3 {
+        assert_eq!(status(&bench.ask(bench.signed("github", "/hooks/wh_narrow", &large)).await), "202");
+    }
+}
+
+#[tokio::test]
+async fn a_full_storage_says_to_come_back_in_an_hour() {
+    let bench = Bench::new();
+    bench.reload(&format!("limits = {{ stored_bytes_max = \"1MiB\" }}\n{TENANT}"));
+    let large = "x".repeat(1 << 20);
+    assert_eq!(status(&bench.ask(bench.signed("github", "/hooks/wh_github", &large)).await), "202");
+    let answer = bench.ask(bench.signed("github", "/hooks/wh_github", "{}")).await;
+    assert_eq!(status(&answer), "429");
+    assert!(answer.contains("retry-after: 3600\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn bodies_that_never_come_whole_spend_the_budget_of_their_source() {
+    let bench = Bench::new();
+    let broken = bench.signed("github", "/hooks/wh_github", "{}").replace("\r\n\r\n{}", "\r\n\r\n{");
+    let mut refused_at = None;
+    for n in 0..1_000 {
+        let answer = bench.ask(&broken).await;
+        if status(&answer) == "429" {
+            refused_at = Some(n);
+            break;
+        }
+        assert_eq!(status(&answer), "400", "{answer}");
+    }
+    assert_eq!(refused_at, Some(120), "the burst of a stranger's failures");
 }
