@@ -11,6 +11,7 @@ mod budget;
 mod record;
 mod store;
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -167,7 +168,10 @@ pub struct HoldingTrimError(#[from] io::Error);
 pub struct HeldDeliveries<'a> {
     store: &'a HoldingStore,
     scope: Scope,
-    places: std::vec::IntoIter<(segment::Position, EventId)>,
+    filter: HoldingFilter,
+    /// What is still to be looked at.
+    range: Option<store::PlaceRange>,
+    places: VecDeque<(segment::Position, EventId)>,
 }
 
 impl Iterator for HeldDeliveries<'_> {
@@ -175,7 +179,11 @@ impl Iterator for HeldDeliveries<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let (position, id) = self.places.next()?;
+            let Some((position, id)) = self.places.pop_front() else {
+                let slice = self.store.slice(&self.scope, &self.filter, self.range.take()?);
+                (self.places, self.range) = (slice.places, slice.rest);
+                continue;
+            };
             if self.store.holds(id) {
                 return Some(self.store.read(&self.scope, position, id));
             }

@@ -1,7 +1,8 @@
 //! The store itself: the journal and what is known of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::Future;
+use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -24,6 +25,19 @@ use crate::position::{Lane, Position};
 use crate::scope::Placed;
 use crate::segment::{self, Entry, Journal, Payload, Record, Recovery, WhenFull};
 
+/// How many deliveries are looked at in one go, with the lock that everybody at the door needs: some 50 µs.
+const SLICE: usize = 512;
+
+/// Where to go on, and the last place that counts.
+pub(super) type PlaceRange = (Bound<segment::Position>, segment::Position);
+
+/// Some of what is held.
+#[derive(Debug)]
+pub(super) struct Slice {
+    pub(super) places: VecDeque<(segment::Position, EventId)>,
+    pub(super) rest: Option<PlaceRange>,
+}
+
 #[derive(Debug)]
 pub struct HoldingStore {
     pub(super) journal: Journal,
@@ -39,6 +53,9 @@ pub struct HoldingStore {
 struct State {
     budget: Budget,
     held: HashMap<EventId, Entered>,
+    /// Those that are durable, in the order in which they came; and all of them, by age.
+    places: BTreeMap<segment::Position, EventId>,
+    ages: BTreeSet<(u64, EventId)>,
     /// Appends whose outcome is not known yet, oldest first.
     appending: VecDeque<(EventId, segment::Append)>,
     stat: HoldingStat,
@@ -75,6 +92,8 @@ impl HoldingStore {
         let state = State {
             budget: Budget::new(settings.limits),
             held: HashMap::new(),
+            places: BTreeMap::new(),
+            ages: BTreeSet::new(),
             appending: VecDeque::new(),
             stat: HoldingStat { bytes_max: settings.limits.bytes_max, ..HoldingStat::default() },
         };
@@ -175,7 +194,7 @@ impl HoldingStore {
             status: new.status,
             position: None,
         };
-        state.held.insert(delivery.id, entered);
+        state.insert(delivery.id, entered);
         state.appending.push_back((delivery.id, append));
         // A journal that refuses says so at once.
         state.settle_newest().map_err(|reason| HoldingFull::Unavailable { reason })
@@ -185,15 +204,31 @@ impl HoldingStore {
     pub fn iter(&self, scope: &Scope, filter: &HoldingFilter) -> HeldDeliveries<'_> {
         let mut state = self.state();
         state.settle();
-        let mut places: Vec<_> = state
-            .held
-            .iter()
-            .filter(|(_, entered)| entered.is_wanted(scope, filter))
-            .filter_map(|(id, entered)| Some((entered.position?, *id)))
-            .collect();
+        let last = state.places.last_key_value().map(|(position, _)| *position);
         drop(state);
-        places.sort_unstable();
-        HeldDeliveries { store: self, scope: scope.clone(), places: places.into_iter() }
+        let range = last.map(|last| (Bound::Unbounded, last));
+        HeldDeliveries { store: self, scope: scope.clone(), filter: filter.clone(), range, places: VecDeque::new() }
+    }
+
+    /// Places of what is wanted among the next few that are held, and where to go on. The lock is free between two
+    /// slices: whoever is at the door needs it.
+    pub(super) fn slice(&self, scope: &Scope, filter: &HoldingFilter, range: PlaceRange) -> Slice {
+        let (from, last) = range;
+        let mut slice = Slice { places: VecDeque::new(), rest: None };
+        if matches!(from, Bound::Excluded(from) if from >= last) {
+            return slice;
+        }
+        let state = self.state();
+        for (nth, (position, id)) in state.places.range((from, Bound::Included(last))).enumerate() {
+            if nth == SLICE {
+                break;
+            }
+            if state.held.get(id).is_some_and(|entered| entered.is_wanted(scope, filter)) {
+                slice.places.push_back((*position, *id));
+            }
+            slice.rest = Some((Bound::Excluded(*position), last));
+        }
+        slice
     }
 
     pub fn by_id(&self, scope: &Scope, id: EventId) -> Result<Option<Held>, ReadError> {
@@ -263,29 +298,46 @@ impl HoldingStore {
     /// Lets go of what is over age, and of segments that hold nothing else.
     pub fn trim(&self) -> Result<u64, HoldingTrimError> {
         let oldest = self.journal.trim_unix_ms().saturating_sub(self.age_ms);
+        let mut expired = 0;
+        loop {
+            let gone = self.expire(oldest);
+            expired += gone;
+            if gone < SLICE as u64 {
+                break;
+            }
+        }
+        let front = self.front();
+        self.journal.trim(oldest)?;
+        if let Some(front) = front {
+            self.journal.trim_before(front)?;
+        }
+        Ok(expired)
+    }
+
+    /// Lets go of a few that are over age. The lock is free between two slices, as above.
+    fn expire(&self, oldest_unix_ms: u64) -> u64 {
         let mut state = self.state();
         state.settle();
         let over: Vec<EventId> =
-            state.held.iter().filter(|(_, e)| e.appended_unix_ms < oldest).map(|(id, _)| *id).collect();
+            state.ages.iter().take_while(|(at, _)| *at < oldest_unix_ms).take(SLICE).map(|(_, id)| *id).collect();
         for id in &over {
             state.leave(*id);
         }
         state.stat.expired += over.len() as u64;
-        // Segments in front of everything that is held go too, although they are young: all in them was dealt with.
-        let first = state.held.values().map(|entered| entered.position).min();
-        drop(state);
-        self.journal.trim(oldest)?;
-        match first {
-            // Something is not durable yet, and may lie anywhere.
-            Some(None) => {}
-            Some(Some(first)) => {
-                self.journal.trim_before(first)?;
-            }
-            None => {
-                self.journal.trim_before(self.journal.durable())?;
-            }
+        over.len() as u64
+    }
+
+    /// The place in front of everything that is held: segments before it go although they are young, since all in
+    /// them was dealt with. `None` if something is not durable yet, and may lie anywhere.
+    pub(super) fn front(&self) -> Option<segment::Position> {
+        let mut state = self.state();
+        state.settle();
+        if !state.appending.is_empty() {
+            return None;
         }
-        Ok(over.len() as u64)
+        let first = state.places.first_key_value().map(|(position, _)| *position);
+        // Asked while nothing can be held: whatever is held from here on lies behind it.
+        Some(first.unwrap_or_else(|| self.journal.durable()))
     }
 
     pub fn stat(&self) -> HoldingStat {
@@ -343,11 +395,23 @@ impl State {
         self.leave(id);
         self.budget.force(entered.endpoint_key, entered.record_bytes);
         self.count(entered.status, 1);
+        self.insert(id, entered);
+    }
+
+    fn insert(&mut self, id: EventId, entered: Entered) {
+        self.ages.insert((entered.appended_unix_ms, id));
+        if let Some(position) = entered.position {
+            self.places.insert(position, id);
+        }
         self.held.insert(id, entered);
     }
 
     fn leave(&mut self, id: EventId) -> bool {
         let Some(entered) = self.held.remove(&id) else { return false };
+        self.ages.remove(&(entered.appended_unix_ms, id));
+        if let Some(position) = entered.position {
+            self.places.remove(&position);
+        }
         self.budget.give_back(entered.endpoint_key, entered.record_bytes);
         self.count(entered.status, -1);
         true
@@ -391,6 +455,7 @@ impl State {
             Ok(appended) => {
                 if let Some(entered) = self.held.get_mut(&id) {
                     entered.position = Some(appended.position);
+                    self.places.insert(appended.position, id);
                 }
                 Ok(())
             }

@@ -218,3 +218,56 @@ fn what_is_promoted_keeps_its_id_time_and_bytes() {
         NewEvent { secret: proof.secret, delivery_id: proof.delivery_id, signed_at_unix_ms: None, ..new.delivery };
     assert_eq!(promoted, expected);
 }
+
+/// With nothing held, what was dealt with goes; what is held between that being found and the trim does not.
+#[test]
+fn a_trim_spares_what_is_held_while_it_looks() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at_unix_ms(EPOCH_UNIX_MS);
+    let store = open(directory.path(), &clock);
+    store.hold(held("acme", "wh_0", 0)).unwrap();
+    let first = everything(&store).remove(0);
+    store.resolve(first.delivery.id, Outcome::Discarded).unwrap();
+    let front = store.front().unwrap();
+    for n in 1..100 {
+        // One batch each, so that they fill several segments.
+        store.hold(held("acme", &format!("wh_{}", n % 10), n)).unwrap();
+        everything(&store);
+    }
+    assert!(store.journal.segments().len() > 2);
+    store.journal.trim_before(front).unwrap();
+    assert_eq!(everything(&store).len(), 99);
+    store.trim().unwrap();
+    assert_eq!(everything(&store).len(), 99);
+}
+
+/// More than one slice is walked over and let go of, and nobody waits for all of it.
+#[test]
+fn many_are_walked_over_and_expire_in_slices() {
+    const MANY: u32 = 1_300;
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at_unix_ms(EPOCH_UNIX_MS);
+    let mut settings = settings(directory.path());
+    settings.limits =
+        HoldingLimits { records_per_endpoint_max: MANY, bytes_per_endpoint_max: 1 << 30, bytes_max: 1 << 30 };
+    settings.segment_bytes = 1 << 20;
+    let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+    let store = HoldingStore::open(&settings, shared).unwrap().0;
+    for n in 0..MANY {
+        store.hold(held("acme", "wh_1", n)).unwrap();
+    }
+    let found = everything(&store);
+    assert_eq!(found.len(), MANY as usize);
+    let ids: Vec<_> = found.iter().map(|held| held.delivery.id).collect();
+    assert_eq!(ids, (0..MANY).map(|n| held("acme", "wh_1", n).delivery.id).collect::<Vec<_>>());
+    let quarantined = HoldingFilter { status: Some(Status::Quarantined), ..HoldingFilter::default() };
+    assert_eq!(all(&store, &Scope::Operator, &quarantined).len(), MANY as usize / 2);
+    let mut walk = store.iter(&Scope::Operator, &HoldingFilter::default());
+    walk.next().unwrap().unwrap();
+    assert!(walk.places.len() < 600, "{} were looked at in one go", walk.places.len());
+    drop(walk);
+    clock.advance(Duration::from_hours(8 * 24));
+    assert_eq!(store.trim().unwrap(), u64::from(MANY));
+    let stat = store.stat();
+    assert_eq!((stat.pending + stat.quarantined, stat.bytes, stat.expired), (0, 0, u64::from(MANY)));
+}
