@@ -7,13 +7,14 @@
 //! The file is text, so that an operator can look at it: a version line, the cursor, a CRC-32C of both.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::GroupError;
 use crate::log::ConsumerGroups;
 use crate::position::{Cursor, is_class_name};
+use crate::segment::{RealStorage, Storage};
 
 /// Most groups of one log. Each is a file; a consumer that makes up a name per run would fill the directory.
 pub const GROUPS_MAX: usize = 1024;
@@ -26,9 +27,10 @@ const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Groups under one directory.
 #[derive(Debug)]
 pub struct FileGroups {
+    storage: Arc<dyn Storage>,
     directory: PathBuf,
     writable: bool,
-    /// One writer at a time: two commits of one group would share a temporary file.
+    /// One writer at a time, so that groups are counted before they are made.
     writing: Mutex<()>,
 }
 
@@ -37,38 +39,21 @@ pub(crate) fn check_name(group: &str) -> Result<(), GroupError> {
 }
 
 impl FileGroups {
-    /// Creates the directory if need be, and removes what an interrupted commit left.
-    pub fn open(directory: &Path) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
-        for entry in fs::read_dir(directory)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|suffix| suffix == "new") {
-                fs::remove_file(path)?;
-            }
-        }
-        Ok(Self { directory: directory.to_owned(), writable: true, writing: Mutex::new(()) })
+    /// Creates the directory if need be, durably. What an interrupted commit left stays: it may be another process's,
+    /// which is at it.
+    pub fn open(storage: Arc<dyn Storage>, directory: &Path) -> io::Result<Self> {
+        storage.create_directory(directory)?;
+        Ok(Self { storage, directory: directory.to_owned(), writable: true, writing: Mutex::new(()) })
     }
 
     /// Reads groups of a log that somebody else may be writing.
     pub fn open_read_only(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), writable: false, writing: Mutex::new(()) }
+        let storage = Arc::new(RealStorage);
+        Self { storage, directory: directory.to_owned(), writable: false, writing: Mutex::new(()) }
     }
 
     fn path(&self, group: &str) -> PathBuf {
         self.directory.join(format!("{group}{SUFFIX}"))
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        File::open(&self.directory)?.sync_all()
-    }
-
-    fn replace(&self, group: &str, content: &str) -> io::Result<()> {
-        let new = self.directory.join(format!("{group}.new"));
-        let mut file = File::create(&new)?;
-        file.write_all(content.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, self.path(group))?;
-        self.sync_directory()
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
@@ -117,7 +102,7 @@ impl ConsumerGroups for FileGroups {
         if !self.path(group).exists() && self.names().map_err(io)?.len() >= GROUPS_MAX {
             return Err(GroupError::TooMany { max: GROUPS_MAX });
         }
-        self.replace(group, &render(cursor)).map_err(io)
+        self.storage.put(&self.path(group), render(cursor).as_bytes()).map_err(io)
     }
 
     fn cursor(&self, group: &str) -> Result<Option<Cursor>, GroupError> {
@@ -148,7 +133,9 @@ impl ConsumerGroups for FileGroups {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         match fs::remove_file(self.path(group)) {
             Ok(()) => {
-                self.sync_directory().map_err(|source| GroupError::Io { group: group.to_owned(), source })?;
+                self.storage
+                    .sync_directory(&self.directory)
+                    .map_err(|source| GroupError::Io { group: group.to_owned(), source })?;
                 Ok(true)
             }
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -162,6 +149,10 @@ mod tests {
     use super::*;
     use crate::position::Position;
 
+    fn open(directory: &Path) -> io::Result<FileGroups> {
+        FileGroups::open(Arc::new(RealStorage), directory)
+    }
+
     fn cursor(text: &str) -> Cursor {
         let position: Position = text.parse().unwrap();
         let mut cursor = Cursor::default();
@@ -172,13 +163,13 @@ mod tests {
     #[test]
     fn places_survive_a_reopen_and_may_go_back() {
         let directory = tempfile::tempdir().unwrap();
-        let groups = FileGroups::open(directory.path()).unwrap();
+        let groups = open(directory.path()).unwrap();
         assert_eq!(groups.cursor("runner").unwrap(), None);
         groups.commit("runner", &cursor("default.1.0.3.700")).unwrap();
         groups.commit("audit", &Cursor::default()).unwrap();
         drop(groups);
 
-        let groups = FileGroups::open(directory.path()).unwrap();
+        let groups = open(directory.path()).unwrap();
         assert_eq!(groups.cursor("runner").unwrap(), Some(cursor("default.1.0.3.700")));
         assert_eq!(groups.cursor("audit").unwrap(), Some(Cursor::default()));
         assert_eq!(groups.list().unwrap(), ["audit", "runner"]);
@@ -194,21 +185,42 @@ mod tests {
     fn an_interrupted_commit_leaves_the_old_place() {
         let directory = tempfile::tempdir().unwrap();
         let old = cursor("default.1.0.3.700");
-        FileGroups::open(directory.path()).unwrap().commit("runner", &old).unwrap();
+        open(directory.path()).unwrap().commit("runner", &old).unwrap();
         let new = render(&cursor("default.1.0.4.12"));
         for cut in 0..new.len() {
-            fs::write(directory.path().join("runner.new"), &new[..cut]).unwrap();
-            let groups = FileGroups::open(directory.path()).unwrap();
+            let left = directory.path().join("runner.cursor.77-0.tmp");
+            fs::write(&left, &new[..cut]).unwrap();
+            let groups = open(directory.path()).unwrap();
             assert_eq!(groups.cursor("runner").unwrap(), Some(old.clone()));
             assert_eq!(groups.list().unwrap(), ["runner"]);
-            assert!(!directory.path().join("runner.new").exists());
+            assert!(left.exists(), "it may be another process's, which is at it");
+            groups.commit("runner", &old).unwrap();
+            assert!(left.exists());
         }
+    }
+
+    /// Two processes of an upgrade commit the same group: each commit is whole, and none fails for the other's sake.
+    #[test]
+    fn two_processes_commit_one_group() {
+        let directory = tempfile::tempdir().unwrap();
+        let places = [cursor("default.1.0.3.700"), cursor("default.1.0.4.12")];
+        std::thread::scope(|scope| {
+            for place in &places {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let groups = open(directory.path()).unwrap();
+                        groups.commit("runner", place).unwrap();
+                        assert!(groups.cursor("runner").unwrap().is_some_and(|found| places.contains(&found)));
+                    }
+                });
+            }
+        });
     }
 
     #[test]
     fn damage_is_named_and_never_read_as_a_place() {
         let directory = tempfile::tempdir().unwrap();
-        let groups = FileGroups::open(directory.path()).unwrap();
+        let groups = open(directory.path()).unwrap();
         let good = render(&cursor("default.1.0.3.700")).into_bytes();
         for at in 0..good.len() {
             let mut bad = good.clone();
@@ -223,7 +235,7 @@ mod tests {
     #[test]
     fn names_cannot_leave_the_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let groups = FileGroups::open(directory.path()).unwrap();
+        let groups = open(directory.path()).unwrap();
         for name in ["", "..", "a/b", "a.b", ".new", &"a".repeat(65)] {
             assert!(matches!(groups.commit(name, &Cursor::default()), Err(GroupError::Name(_))), "{name}");
             assert!(matches!(groups.cursor(name), Err(GroupError::Name(_))), "{name}");

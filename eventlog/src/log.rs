@@ -57,7 +57,8 @@ pub trait EventReader: Send + fmt::Debug {
     /// later.
     fn next(&mut self) -> Result<Option<StoredEvent>, ReadError>;
 
-    /// Goes on behind the damage that the last error named, and says whether there was some to pass. What is passed is
+    /// Goes on behind the damage that the last error named, or behind the one record that this version cannot read as
+    /// an event, and says whether there was some to pass. What is passed is
     /// lost to this reader: only an operator who has read the error may decide that.
     fn skip_damage(&mut self) -> bool {
         false

@@ -1,7 +1,8 @@
 //! One lane: a journal, what is known of its segments, and the two ways of reading it.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +26,8 @@ pub(crate) struct Lane {
     pub(crate) segments: Segments,
     /// Something is missing in front of the oldest segment: whoever begins there reads on, and meets it.
     pub(crate) front_is_missing: AtomicBool,
+    /// Held while segments are taken up: whoever asks meanwhile waits, and does not go by half of them.
+    pub(crate) taking_up: Mutex<()>,
 }
 
 /// A journal that is written, or a look at one that is not ours.
@@ -56,7 +59,7 @@ impl Segments {
         }
     }
 
-    fn segments(&self) -> Vec<SegmentInfo> {
+    pub(crate) fn segments(&self) -> Vec<SegmentInfo> {
         match self {
             Self::Journal(journal) => journal.segments(),
             Self::View(view) => view.segments(),
@@ -113,21 +116,61 @@ impl Lane {
                 rebuilt.whole = false;
                 self.index.take_up_rebuilt(info, rebuilt);
             } else if !self.index.take_up(info) {
-                self.rebuild(info);
+                self.index.take_up_rebuilt(info, self.read_index(info));
+                self.write_side(info);
             }
+        }
+        self.forget_trimmed();
+    }
+
+    /// Lets go of segments that were trimmed while their index was read: the trim came too early to tell the index. The
+    /// place where another process's next segment would have been goes with them, when it ended without one.
+    fn forget_trimmed(&self) {
+        // In this order: what is known is in the catalog already, if it is anywhere.
+        let known = self.index.known_segments();
+        let there: BTreeSet<SegmentId> = self.segments.segments().iter().map(|info| info.id).collect();
+        for gone in known.into_iter().filter(|segment| !there.contains(segment)) {
+            self.index.forget(gone);
+        }
+    }
+
+    /// Is there a segment from the one on and before the other that the index does not know (yet)?
+    pub(crate) fn has_unknown_between(&self, from: SegmentId, before: SegmentId) -> bool {
+        if from.epoch == before.epoch && before.sequence <= from.sequence.saturating_add(1) && self.index.knows(from) {
+            return false;
+        }
+        let segments = self.segments.segments();
+        segments.iter().any(|info| from <= info.id && info.id < before && !self.index.knows(info.id))
+    }
+
+    /// Can something be added in front of what this process writes, at this place or further on? What a view shows
+    /// is what there was when it was opened, so nothing can.
+    pub(crate) fn awaits_others(&self, from: segment::Position) -> bool {
+        match &self.segments {
+            Segments::Journal(_) => self.index.has_unfinished_from(from.segment()),
+            Segments::View(_) => false,
         }
     }
 
     /// Takes up what another process left, if one has ended since.
     pub(crate) fn refresh(&self) {
-        if self.index.take_unsettled() {
-            self.take_up_segments();
+        if self.index.unsettled().is_none() {
+            return;
         }
+        let _one_at_a_time = self.taking_up.lock().unwrap_or_else(PoisonError::into_inner);
+        // What ends from here on is for the next time.
+        let Some(settled) = self.index.unsettled() else { return };
+        self.take_up_segments();
+        self.index.set_taken_up(settled);
     }
 
-    /// Builds a segment's index from its records, and writes it beside the segment if this process may.
+    /// Builds a known segment's index again from its records, and writes it beside the segment if this process may.
     pub(crate) fn rebuild(&self, info: &SegmentInfo) {
-        self.index.take_up_rebuilt(info, self.read_index(info));
+        self.index.replace(info, self.read_index(info));
+        self.write_side(info);
+    }
+
+    fn write_side(&self, info: &SegmentInfo) {
         let Segments::Journal(journal) = &self.segments else { return };
         let Some(bytes) = self.index.side_bytes(info.id) else { return };
         if let Err(fault) = journal.write_side_file(info, &bytes) {

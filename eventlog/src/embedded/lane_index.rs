@@ -5,11 +5,11 @@
 //! of earlier processes come to `known` at open. A sealed segment's index stays in memory until its side file
 //! can be read, which is at the next seal: one or two per lane, never more than `IN_MEMORY_MAX`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use domain::EventId;
@@ -30,6 +30,10 @@ pub(crate) const KIND_EVENT: u8 = 1;
 /// dropped, and a segment is read when somebody asks for it.
 const IN_MEMORY_MAX: usize = 4;
 
+/// How far the clock may have been set back between a delivery's receipt and its append, so that a damaged segment is
+/// still read for it: more than any correction of a clock that is kept in step.
+const CLOCK_STEP_MS: u64 = 60_000;
+
 #[derive(Debug)]
 pub(crate) struct LaneIndex {
     me: Weak<Self>,
@@ -38,7 +42,12 @@ pub(crate) struct LaneIndex {
     stored: Arc<StoredBytes>,
     growing: Mutex<BTreeMap<SegmentId, Growing>>,
     known: RwLock<BTreeMap<SegmentId, Known>>,
-    unsettled: AtomicBool,
+    /// Those of the known ones that another process may still append to.
+    unfinished: Mutex<BTreeSet<SegmentId>>,
+    /// How often another process's segments became readable to their end, and how many of those times the segments
+    /// were taken up since.
+    settled: AtomicU64,
+    taken_up: AtomicU64,
     /// Records and bytes of events that were trimmed since the lane was opened.
     trimmed: Mutex<Trimmed>,
 }
@@ -47,6 +56,8 @@ pub(crate) struct LaneIndex {
 #[derive(Debug, Clone)]
 pub(crate) struct Growing {
     pub(crate) index: ActiveIndex,
+    /// When its first record was appended.
+    first_unix_ms: Option<u64>,
     /// Every record of the segment is in the index. Else readers go through the segment itself, so that what is
     /// wrong with it comes out.
     pub(crate) whole: bool,
@@ -81,11 +92,12 @@ pub(crate) enum Answer<T> {
 
 impl Growing {
     pub(crate) fn new() -> Self {
-        Self { index: ActiveIndex::default(), whole: true }
+        Self { index: ActiveIndex::default(), first_unix_ms: None, whole: true }
     }
 
     /// Adds a record; says whose it is, if it is an event.
     pub(crate) fn add<'a>(&mut self, record: &RecordView<'a>) -> Option<&'a str> {
+        self.first_unix_ms.get_or_insert(record.time_unix_ms);
         let key = if record.kind == KIND_EVENT { decode_key(record.payload).ok() } else { None };
         let Some(key) = key else {
             self.whole = false;
@@ -113,13 +125,19 @@ impl LaneIndex {
             stored,
             growing: Mutex::default(),
             known: RwLock::default(),
-            unsettled: AtomicBool::new(false),
+            unfinished: Mutex::default(),
+            settled: AtomicU64::new(0),
+            taken_up: AtomicU64::new(0),
             trimmed: Mutex::default(),
         })
     }
 
     fn growing(&self) -> MutexGuard<'_, BTreeMap<SegmentId, Growing>> {
         self.growing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unfinished(&self) -> MutexGuard<'_, BTreeSet<SegmentId>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> RwLockReadGuard<'_, BTreeMap<SegmentId, Known>> {
@@ -140,22 +158,44 @@ impl LaneIndex {
         self.known().get(&segment).is_some_and(|entry| entry.info.state != SegmentState::Foreign && !entry.whole)
     }
 
-    /// Has another process ended since this was asked last?
-    pub(crate) fn take_unsettled(&self) -> bool {
-        self.unsettled.swap(false, Ordering::AcqRel)
+    /// How often another process has ended, if not all of them have been taken up.
+    pub(crate) fn unsettled(&self) -> Option<u64> {
+        let settled = self.settled.load(Ordering::Acquire);
+        (settled != self.taken_up.load(Ordering::Acquire)).then_some(settled)
+    }
+
+    /// What had ended by then is known to its end.
+    pub(crate) fn set_taken_up(&self, settled: u64) {
+        self.taken_up.store(settled, Ordering::Release);
+    }
+
+    pub(crate) fn knows(&self, segment: SegmentId) -> bool {
+        // In this order, as everywhere: a segment goes from growing to known.
+        self.growing().contains_key(&segment) || self.known().contains_key(&segment)
+    }
+
+    /// Is there a segment, here or further on, that another process may still append to?
+    pub(crate) fn has_unfinished_from(&self, segment: SegmentId) -> bool {
+        self.unfinished().last().is_some_and(|last| *last >= segment)
+    }
+
+    /// Segments that take no more records of this process.
+    pub(crate) fn known_segments(&self) -> Vec<SegmentId> {
+        self.known().keys().copied().collect()
     }
 
     /// A segment that another process appends to: readers go through it, and wait at its end.
     pub(crate) fn take_up_unfinished(&self, info: &SegmentInfo) {
         let entry = Known { info: *info, whole: false, summary: Arc::default(), form: Form::Absent };
         self.known_mut().entry(info.id).or_insert(entry);
+        self.unfinished().insert(info.id);
     }
 
     /// Takes up a segment of an earlier process by its side file; false if that cannot be used.
     pub(crate) fn take_up(&self, info: &SegmentInfo) -> bool {
         match self.open_side(info) {
             Ok(side) => {
-                self.learn(info, true, Arc::new(side.summary().clone()), Form::Side(side));
+                self.learn(info, true, side.shared_summary(), Form::Side(side));
                 true
             }
             Err(fault) => {
@@ -172,13 +212,38 @@ impl LaneIndex {
         self.learn(info, rebuilt.whole, summary, Form::Memory(Arc::new(rebuilt.index)));
     }
 
+    /// The index of a known segment was built again. One that was trimmed meanwhile stays gone.
+    pub(crate) fn replace(&self, info: &SegmentInfo, rebuilt: Growing) {
+        let summary = Arc::new(rebuilt.index.summary().clone());
+        let form = Form::Memory(Arc::new(rebuilt.index));
+        let new = Known { info: *info, whole: rebuilt.whole, summary, form };
+        if let Some(entry) = self.known_mut().get_mut(&info.id) {
+            self.stored.add_segment(&new.summary);
+            let before = std::mem::replace(entry, new);
+            self.stored.remove_segment(&before.summary);
+        }
+    }
+
+    /// The segment is not there any more.
+    pub(crate) fn forget(&self, segment: SegmentId) {
+        let Some(entry) = self.known_mut().remove(&segment) else { return };
+        self.unfinished().remove(&segment);
+        self.stored.remove_segment(&entry.summary);
+        let (records, bytes) = (u64::from(entry.summary.records), entry.summary.bytes);
+        if entry.info.state != SegmentState::Foreign {
+            self.trimmed.lock().unwrap_or_else(PoisonError::into_inner).add(Trimmed { segments: 1, records, bytes });
+        }
+    }
+
     fn learn(&self, info: &SegmentInfo, whole: bool, summary: Arc<Summary>, form: Form) {
         self.stored.add_segment(&summary);
         let mut known = self.known_mut();
         let before = known.insert(info.id, Known { info: *info, whole, summary, form });
+        drop(known);
         if let Some(before) = before {
             self.stored.remove_segment(&before.summary);
         }
+        self.unfinished().remove(&info.id);
     }
 
     fn open_side(&self, info: &SegmentInfo) -> Result<SideIndex, SideFault> {
@@ -212,6 +277,10 @@ impl LaneIndex {
                 Err(_) => continue,
             };
             if let Some(entry) = self.known_mut().get_mut(&info.id) {
+                if let Form::Side(side) = &form {
+                    // One copy of the summary, and not two.
+                    entry.summary = side.shared_summary();
+                }
                 entry.form = form;
             }
         }
@@ -267,16 +336,33 @@ impl LaneIndex {
         }
     }
 
-    /// Segments that can hold an id of this time, newest first; `false` if only reading them can tell.
+    /// Segments that can hold an id of this time, oldest first. One that its index does not cover can hold any that
+    /// was received before the last append to it: everything in it was appended before the next segment's first
+    /// record, or where there is none, before its own last one.
     pub(crate) fn candidates(&self, received_unix_ms: u64) -> Vec<SegmentId> {
-        let growing: Vec<SegmentId> = {
+        let (growing, mut next_unix_ms): (Vec<SegmentId>, _) = {
             let growing = self.growing();
+            let first_unix_ms = growing.values().find_map(|growing| growing.first_unix_ms);
             let may = growing.iter().filter(|(_, g)| !g.whole || g.index.summary().holds_time(received_unix_ms));
-            may.map(|(id, _)| *id).collect()
+            (may.map(|(id, _)| *id).collect(), first_unix_ms)
         };
-        let known = self.known();
-        let may = known.iter().filter(|(_, entry)| !entry.whole || entry.summary.holds_time(received_unix_ms));
-        let mut found: Vec<SegmentId> = may.map(|(id, _)| *id).chain(growing).collect();
+        let mut found = growing;
+        for (id, entry) in self.known().iter().rev() {
+            let has_records = entry.info.records > 0;
+            let last_unix_ms = next_unix_ms.or_else(|| has_records.then_some(entry.info.max_unix_ms));
+            let may = if entry.whole {
+                entry.summary.holds_time(received_unix_ms)
+            } else {
+                entry.info.state == SegmentState::Foreign
+                    || last_unix_ms.is_none_or(|last| received_unix_ms <= last.saturating_add(CLOCK_STEP_MS))
+            };
+            if may {
+                found.push(*id);
+            }
+            if has_records {
+                next_unix_ms = Some(entry.info.min_unix_ms);
+            }
+        }
         found.sort_unstable();
         found.dedup();
         found
@@ -374,14 +460,10 @@ impl SegmentObserver for LaneIndex {
 
     fn settled(&self, epoch: u64) {
         tracing::debug!(epoch, "another process's segments can be read to their end");
-        self.unsettled.store(true, Ordering::Release);
+        self.settled.fetch_add(1, Ordering::AcqRel);
     }
 
     fn trimmed(&self, segment: SegmentId) {
-        if let Some(entry) = self.known_mut().remove(&segment) {
-            self.stored.remove_segment(&entry.summary);
-            let (records, bytes) = (u64::from(entry.summary.records), entry.summary.bytes);
-            self.trimmed.lock().unwrap_or_else(PoisonError::into_inner).add(Trimmed { segments: 1, records, bytes });
-        }
+        self.forget(segment);
     }
 }

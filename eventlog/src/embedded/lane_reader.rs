@@ -17,7 +17,7 @@ use crate::index::{Wanted, endpoint_key};
 use crate::log::{Filter, Scope};
 use crate::position::Place;
 use crate::scope::{Placed, selects};
-use crate::segment::{self, Cursor, Record, SegmentId};
+use crate::segment::{self, Cursor, Record, SegmentId, SegmentState};
 
 /// A wanted record that lies at most this many blocks of 4 KiB behind the last one is reached by reading on.
 const NEAR_BLOCKS: u32 = 16;
@@ -132,6 +132,17 @@ impl LaneReader {
         skipped
     }
 
+    /// May something be added in front of what this process writes, where this reader has not been?
+    pub(super) fn awaits_others(&self) -> bool {
+        self.lane.refresh();
+        self.lane.awaits_others(self.at)
+    }
+
+    /// The record is no event that this version can read: goes on right behind it.
+    pub(super) fn skip_record(&mut self, record: Place) {
+        self.at = position_of(record).after();
+    }
+
     /// Finds the next wanted record; false at the durable end.
     pub(super) fn fill(&mut self, query: &Query) -> Result<bool, ReadError> {
         while self.head.is_none() {
@@ -185,18 +196,24 @@ impl LaneReader {
             return Ok(Plan::End);
         }
         let index = &self.lane.index;
-        let Some(mut segment) = index.at_or_behind(self.at.segment()) else { return Ok(Plan::End) };
-        if index.info(segment).is_some_and(|info| self.at >= info.end_position()) {
-            if self.lane.index.is_lossy(segment) {
-                // What is missing behind it is met by reading on.
+        let mut segment = index.at_or_behind(self.at.segment());
+        if let Some(info) = segment.and_then(|segment| index.info(segment)).filter(|i| self.at >= i.end_position()) {
+            if info.state == SegmentState::Foreign || index.is_lossy(info.id) {
+                // An end that is one only for now is waited at, and what is missing behind a segment is met, by
+                // reading on.
                 self.streaming = Some(self.at.segment());
                 return Ok(Plan::Stream);
             }
-            match index.behind(segment) {
-                Some(next) => segment = next,
-                None => return Ok(Plan::End),
-            }
+            segment = index.behind(info.id);
         }
+        if segment != Some(self.at.segment())
+            && self.lane.has_unknown_between(self.at.segment(), segment.unwrap_or_else(|| durable.segment()))
+        {
+            // The journal has more than was taken up: never pass over what no index has answered for.
+            self.streaming = Some(self.at.segment());
+            return Ok(Plan::Stream);
+        }
+        let Some(segment) = segment else { return Ok(Plan::End) };
         if segment != self.at.segment() && self.at != segment::Position::START {
             // Was what lies between trimmed away under us?
             self.lane.read(self.at)?;
@@ -306,6 +323,6 @@ enum Plan {
 /// Was everything in the segment appended, and so received, before what is wanted? A clock that stepped back between
 /// the two is not worth reading a damaged segment for.
 fn is_before(info: &segment::SegmentInfo, wanted: &Wanted<'_>) -> bool {
-    info.state != segment::SegmentState::Foreign
+    info.state != SegmentState::Foreign
         && wanted.from_unix_ms.is_some_and(|from| info.records == 0 || info.max_unix_ms < from)
 }

@@ -16,7 +16,7 @@ mod stored;
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use domain::{Clock, EventId, NodeId, Slot, TenantId};
 
@@ -81,7 +81,8 @@ impl EmbeddedLog {
         let names: Vec<&str> = settings.retention.iter().map(|(name, _)| name.as_str()).collect();
         settings.storage.create_directory(&settings.directory).map_err(directory_fault)?;
         let places = layout::lanes(&settings.directory, &names, settings.shards).map_err(directory_fault)?;
-        let groups = FileGroups::open(&settings.directory.join("groups")).map_err(directory_fault)?;
+        let groups = FileGroups::open(Arc::clone(&settings.storage), &settings.directory.join("groups"))
+            .map_err(directory_fault)?;
         let stored = Arc::new(StoredBytes::default());
         let mut recoveries = Vec::new();
         let mut lanes = Vec::new();
@@ -194,7 +195,7 @@ impl Lane {
         retention: &[(String, std::time::Duration)],
     ) -> Arc<Self> {
         let age = retention.iter().find(|(name, _)| **name == *place.lane.class).map(|(_, age)| *age);
-        let lane = Self { place, age, index, segments, front_is_missing: false.into() };
+        let lane = Self { place, age, index, segments, front_is_missing: false.into(), taking_up: Mutex::default() };
         lane.take_up_segments();
         Arc::new(lane)
     }

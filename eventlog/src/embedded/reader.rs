@@ -49,19 +49,22 @@ impl EmbeddedReader {
     /// The lane whose record is next.
     fn next_lane(&mut self) -> Result<Option<usize>, Halt> {
         let mut next: Option<(u64, usize)> = None;
+        // Lanes behind which nothing newer of their class may come yet.
+        let mut unfinished = vec![false; self.lanes.len()];
         for at in 0..self.lanes.len() {
             // A class's newer generation waits until the older ones are read to their end.
             let waits = at > 0 && {
                 let name = self.lanes[at].lane.name();
-                let older = self.lanes[..at].iter().rev().take_while(|before| before.lane.name().class == name.class);
-                older
-                    .into_iter()
-                    .any(|before| before.lane.name().generation < name.generation && before.head().is_some())
+                let of_class = |before: &usize| self.lanes[*before].lane.name().class == name.class;
+                let older = |before: &usize| self.lanes[*before].lane.name().generation < name.generation;
+                (0..at).rev().take_while(of_class).filter(older).any(|before| unfinished[before])
             };
             if waits {
+                // Those behind wait with it.
+                unfinished[at] = true;
                 continue;
             }
-            self.lanes[at].fill(&self.query).map_err(|fault| Halt { fault, lane: at })?;
+            unfinished[at] = self.fill(at)?;
             if let Some(head) = self.lanes[at].head() {
                 let time = head.appended_unix_ms();
                 if next.is_none_or(|(earliest, _)| time < earliest) {
@@ -70,6 +73,25 @@ impl EmbeddedReader {
             }
         }
         Ok(next.map(|(_, at)| at))
+    }
+
+    /// Finds the lane's next record. True if the lane is not read to its end for good: it has a record, or another
+    /// process that lives may still append to it.
+    fn fill(&mut self, at: usize) -> Result<bool, Halt> {
+        let lane = &mut self.lanes[at];
+        if lane.head().is_some() {
+            return Ok(true);
+        }
+        loop {
+            // Asked first: what ends while the lane is read may have left something.
+            let awaits = lane.awaits_others();
+            if lane.fill(&self.query).map_err(|fault| Halt { fault, lane: at })? {
+                return Ok(true);
+            }
+            if !awaits || lane.awaits_others() {
+                return Ok(awaits);
+            }
+        }
     }
 
     fn step(&mut self) -> Result<Option<StoredEvent>, Halt> {
@@ -96,8 +118,19 @@ impl EventReader for EmbeddedReader {
 
     fn skip_damage(&mut self) -> bool {
         let Some(halt) = &self.halted else { return false };
-        let damaged = matches!(halt.fault, ReadError::Damaged { .. });
-        let skipped = damaged && self.lanes[halt.lane].skip_damage();
+        let lane = &mut self.lanes[halt.lane];
+        let skipped = match &halt.fault {
+            ReadError::Damaged { .. } => lane.skip_damage(),
+            ReadError::NotAnEvent { position, .. } => {
+                lane.skip_record(position.place);
+                true
+            }
+            ReadError::ScopeMismatch { .. }
+            | ReadError::IndexMismatch { .. }
+            | ReadError::Trimmed { .. }
+            | ReadError::NoSuchPlace { .. }
+            | ReadError::Unreadable { .. } => false,
+        };
         if skipped {
             self.halted = None;
         }

@@ -674,6 +674,220 @@ fn two_processes_of_an_upgrade_lose_nothing() {
     assert_indexes_agree(&younger, &order);
 }
 
+/// Ids from there on, and the place behind them.
+fn drain(reader: &mut dyn EventReader) -> Vec<EventId> {
+    std::iter::from_fn(|| reader.next().unwrap()).map(|event| event.id).collect()
+}
+
+fn ids_of(events: &[NewEvent]) -> Vec<EventId> {
+    events.iter().map(|event| event.id).collect()
+}
+
+/// A consumer that stands exactly where the elder's visible end is waits there, and does not go on to what the younger
+/// process has written.
+#[test]
+fn a_consumer_waits_at_the_end_of_a_process_that_lives() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let elder = on_disk.open(&clock);
+    append_all(&elder, &many(0, 300));
+    let younger = on_disk.open(&clock);
+    append_all(&younger, &many(300, 400));
+    for (scope, filter) in [
+        (Scope::Operator, Filter::default()),
+        (Scope::Tenant(tenant("acme")), Filter::default()),
+        (Scope::Operator, of_endpoint("wh_2")),
+    ] {
+        let wanted = |events: &[NewEvent]| {
+            let of_scope = |e: &&NewEvent| scope == Scope::Operator || scope == Scope::Tenant(e.tenant.clone());
+            let of_filter = |e: &&NewEvent| filter.endpoint.as_ref().is_none_or(|endpoint| *endpoint == e.endpoint);
+            events.iter().filter(of_scope).filter(of_filter).map(|event| event.id).collect::<Vec<_>>()
+        };
+        let mut reader = younger.reader(scope.clone(), Start::Earliest, filter.clone()).unwrap();
+        let mut seen = drain(&mut *reader);
+        // Committed there, and opened again: at the very end of what can be seen of the elder.
+        for _ in 0..2 {
+            reader = younger.reader(scope.clone(), Start::At(reader.cursor()), filter.clone()).unwrap();
+            seen.extend(drain(&mut *reader));
+        }
+        let elders = wanted(&many(0, 300));
+        assert_eq!(seen, elders[..seen.len()], "nothing that may not be next was given out");
+    }
+    append_all(&elder, &many(400, 700));
+    let mut reader = younger.reader(Scope::Tenant(tenant("acme")), Start::Earliest, Filter::default()).unwrap();
+    let mut seen = drain(&mut *reader);
+    let mut reader =
+        younger.reader(Scope::Tenant(tenant("acme")), Start::At(reader.cursor()), Filter::default()).unwrap();
+    seen.extend(drain(&mut *reader));
+    drop(elder);
+    seen.extend(drain(&mut *reader));
+    let order = [many(0, 300), many(400, 700), many(300, 400)].concat();
+    let acme: Vec<_> = order.iter().filter(|event| event.tenant.as_str() == "acme").map(|event| event.id).collect();
+    assert_eq!(seen, acme);
+}
+
+/// The journal knows what the elder left before the index does: a reader in between goes by the journal.
+#[test]
+fn what_was_not_taken_up_yet_is_not_passed_over() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let elder = on_disk.open(&clock);
+    append_all(&elder, &many(0, 50));
+    let younger = on_disk.open(&clock);
+    append_all(&younger, &many(50, 60));
+    append_all(&elder, &many(60, 700));
+    drop(elder);
+    let lane = younger.lanes.iter().find(|lane| &*lane.name().class == "default").unwrap();
+    // Settles the elder's epoch, and then the index believes that it has taken up what there was.
+    drain(&mut *younger.reader(Scope::Operator, Start::Earliest, Filter::default()).unwrap());
+    lane.index.set_taken_up(1);
+    assert!(lane.index.unsettled().is_none());
+    let order = [many(0, 50), many(60, 700), many(50, 60)].concat();
+    let acme: Vec<_> = order.iter().filter(|event| event.tenant.as_str() == "acme").map(|event| event.id).collect();
+    assert_eq!(ids(&younger, Scope::Tenant(tenant("acme")), Filter::default()), acme);
+}
+
+/// Another number of shards in an upgrade: what the elder still appends to the old generation comes before what the
+/// younger one has appended to the new.
+#[test]
+fn an_upgrade_that_changes_the_shards_keeps_the_order() {
+    let mut on_disk = OnDisk::new(1);
+    let clock = clock();
+    let elder = on_disk.open(&clock);
+    append_all(&elder, &many(0, 100));
+    on_disk.shards = 2;
+    let younger = on_disk.open(&clock);
+    append_all(&younger, &many(100, 200));
+    let mut readers = [Filter::default(), of_endpoint("wh_3")]
+        .map(|filter| younger.reader(Scope::Operator, Start::Earliest, filter).unwrap());
+    let mut latest = younger.reader(Scope::Operator, Start::Latest, of_endpoint("wh_3")).unwrap();
+    let mut seen = [Vec::new(), Vec::new()];
+    for (reader, seen) in readers.iter_mut().zip(&mut seen) {
+        seen.extend(drain(&mut **reader));
+        assert!(seen.iter().all(|id| ids_of(&many(0, 100)).contains(id)), "the new generation waits");
+    }
+    append_all(&elder, &many(200, 300));
+    append_all(&younger, &many(300, 310));
+    assert_eq!(drain(&mut *latest), ids_of(&many(307, 308)), "who wants nothing of the elder waits for nothing");
+    drop(elder);
+    for (reader, seen) in readers.iter_mut().zip(&mut seen) {
+        seen.extend(drain(&mut **reader));
+    }
+    let order = [many(0, 100), many(200, 300), many(100, 200), many(300, 310)].concat();
+    assert_eq!(seen[0].len(), order.len());
+    assert_eq!(seen[1], ids_of(&order.into_iter().filter(|e| e.endpoint.as_str() == "wh_3").collect::<Vec<_>>()));
+}
+
+/// An index that was read while its segment was trimmed is no segment.
+#[test]
+fn an_index_that_comes_after_the_trim_is_let_go() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    append_all(&log, &many(0, 600));
+    let lane = log.lanes.iter().find(|lane| &*lane.name().class == "default").unwrap();
+    let first = lane.segments.segments()[0];
+    assert_eq!(first.state, SegmentState::Sealed);
+    let mut index = lane_index::Growing::new();
+    let mut cursor = lane.segments.read(segment::Position::START).unwrap();
+    while let Some(record) = cursor.next_record().unwrap().filter(|record| record.position < first.end_position()) {
+        index.add(&lane::view(&record));
+    }
+    clock.advance(DEFAULT_AGE * 2);
+    append_all(&log, &many(600, 601));
+    log.trim().unwrap();
+    let stored = log.stored_bytes(&tenant("acme"));
+    lane.index.replace(&first, index.clone());
+    assert_eq!((lane.index.knows(first.id), log.stored_bytes(&tenant("acme"))), (false, stored));
+    lane.index.take_up_rebuilt(&first, index);
+    lane.take_up_segments();
+    assert_eq!((lane.index.knows(first.id), log.stored_bytes(&tenant("acme"))), (false, stored));
+    let left = ids(&log, Scope::Operator, Filter::default());
+    let acme = ids(&log, Scope::Tenant(tenant("acme")), Filter::default());
+    assert!(acme.iter().all(|id| left.contains(id)));
+}
+
+/// What is damaged cannot hold what was received after the last append to it: a promotion of that is not held up.
+#[test]
+fn damage_blocks_only_ids_that_can_lie_in_it() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    {
+        let log = on_disk.open(&clock);
+        for round in 0..4 {
+            clock.step_to_unix_ms(EPOCH_UNIX_MS + round * 1_000_000 + 9_000);
+            let events: Vec<_> = (0..300)
+                .map(|n| {
+                    let number = u32::try_from(round).unwrap() * 300 + n;
+                    event("acme", "wh_1", EPOCH_UNIX_MS + round * 1_000_000 + u64::from(n), number)
+                })
+                .collect();
+            append_all(&log, &events);
+        }
+    }
+    let segments: Vec<_> =
+        on_disk.files(".seg").into_iter().filter(|p| p.to_str().unwrap().contains("default")).collect();
+    let mut bytes = std::fs::read(&segments[0]).unwrap();
+    for byte in &mut bytes[20_000..30_000] {
+        *byte ^= 0x55;
+    }
+    std::fs::write(&segments[0], bytes).unwrap();
+    for index in on_disk.files(".idx") {
+        std::fs::remove_file(index).unwrap();
+    }
+    let log = on_disk.open(&clock);
+    assert!(log.stat().lanes.iter().any(|lane| !lane.damage.is_empty()));
+    let absent = |received| event("acme", "wh_1", received, 7_777).id;
+    assert!(matches!(log.by_id(&Scope::Operator, absent(EPOCH_UNIX_MS + 5)), Err(ReadError::Damaged { .. })));
+    assert_eq!(log.by_id(&Scope::Operator, absent(EPOCH_UNIX_MS + 2_500_000)), Ok(None));
+    // It came after everything, and while nothing new has been appended.
+    assert_eq!(log.by_id(&Scope::Operator, absent(EPOCH_UNIX_MS + 9_000_000)), Ok(None));
+}
+
+/// A record of a later version, of an unknown kind, sealed with a key: exactly one is passed, when told to.
+#[test]
+fn a_record_that_is_no_event_is_passed_alone() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    let lane = log.lanes.iter().find(|lane| &*lane.name().class == "default").unwrap();
+    let Segments::Journal(journal) = &lane.segments else { unreachable!("it was opened for writing") };
+    let sample = event("acme", "wh_1", EPOCH_UNIX_MS, 9);
+    let mut whole = codec::encode_head(&sample, NODE).unwrap();
+    whole.extend_from_slice(&sample.body);
+    let (mut later, mut sealed) = (whole.clone(), whole.clone());
+    later[0] = 2;
+    sealed[2] = 7;
+    let events = many(0, 40);
+    append_all(&log, &events[..20]);
+    for (kind, payload) in [(KIND_EVENT, later), (9, whole), (KIND_EVENT, sealed)] {
+        let payload = Payload { middle: payload.into(), ..Payload::default() };
+        let entry = Entry { stream: 5, time_unix_ms: EPOCH_UNIX_MS, kind, payload, check: None };
+        journal.append(entry).wait().unwrap();
+    }
+    append_all(&log, &events[20..]);
+    for scope in [Scope::Operator, Scope::Tenant(tenant("acme"))] {
+        let mut reader = log.reader(scope.clone(), Start::Earliest, Filter::default()).unwrap();
+        let (mut seen, mut passed) = (Vec::new(), 0);
+        loop {
+            match reader.next() {
+                Ok(Some(event)) => seen.push(event.id),
+                Ok(None) => break,
+                Err(fault @ ReadError::NotAnEvent { .. }) => {
+                    assert_eq!(reader.next(), Err(fault), "a halted reader stays halted");
+                    assert!(reader.skip_damage());
+                    assert!(!reader.skip_damage(), "one and no more");
+                    passed += 1;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let of_scope = |e: &&NewEvent| scope == Scope::Operator || e.tenant.as_str() == "acme";
+        assert_eq!(seen, events.iter().filter(of_scope).map(|e| e.id).collect::<Vec<_>>());
+        assert_eq!(passed, 3);
+    }
+}
+
 #[test]
 fn stat_says_what_there_is() {
     let on_disk = OnDisk::new(2);

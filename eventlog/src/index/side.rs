@@ -12,6 +12,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use domain::EventId;
 
@@ -45,10 +46,10 @@ pub(crate) enum SideFault {
 /// The segment that an index is of.
 pub(crate) type Segment = (u64, u32);
 
-/// A side file that was opened: its summary in memory, its tables on disk.
+/// A side file that was opened: its summary in memory, its tables on disk. A copy shares the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SideIndex {
-    summary: Summary,
+    summary: Arc<Summary>,
     endpoints: Table,
     postings: Table,
     ids: Table,
@@ -160,11 +161,16 @@ impl SideIndex {
         }
         let tenants = totals(names, tenants)?;
         let summary = Summary { records, bytes, received_first_unix_ms: first, received_last_unix_ms: last, tenants };
-        Ok(Self { summary, endpoints, postings, ids })
+        Ok(Self { summary: Arc::new(summary), endpoints, postings, ids })
     }
 
+    #[cfg(test)]
     pub(crate) fn summary(&self) -> &Summary {
         &self.summary
+    }
+
+    pub(crate) fn shared_summary(&self) -> Arc<Summary> {
+        Arc::clone(&self.summary)
     }
 
     /// Where the id is. More than one record can have it (a promotion that was interrupted and done again): the
