@@ -33,7 +33,7 @@ settings! {
         directory: PathBuf = "/var/lib/tidegate/log".into(), path(), restart,
             "Where packages keep state. The control socket and the last good files of tenants go beside it.";
         /// Size of one segment file.
-        segment_bytes: u64 = 64 * MIB, Bytes(MIB..=4 * GIB), restart,
+        segment_bytes: u64 = 64 * MIB, Bytes(MIB..=2 * GIB), restart,
             "Retention drops whole segments and a damaged one is set aside whole: small enough for both, large enough that opening the next one is rare.";
         /// Writers, each with a file of its own.
         shards: u16 = 1, Count(1..=64), restart,
