@@ -26,6 +26,9 @@ use crate::read::{self, Unreadable};
 /// Longer than any shared secret, token or PEM chain.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
+/// Stands for the tenant's own name in a pattern of `tenants.allow_env`.
+pub(crate) const OWN_NAME: &str = "{TENANT}";
+
 /// A secret, and what somebody should know about where it was found.
 #[derive(Debug, Clone)]
 pub struct ResolvedSecret {
@@ -65,6 +68,8 @@ pub fn resolve_secret(reference: &str, environment: &dyn Environment) -> Result<
 pub(crate) struct TenantSecrets<'a> {
     environment: &'a dyn Environment,
     allow_env: &'a [String],
+    /// The tenant's id as variables are named: `acme-eu` is `ACME_EU`.
+    name: String,
     directory: PathBuf,
     opened: Option<Result<OwnedFd, String>>,
     /// References to files that are not there.
@@ -74,16 +79,17 @@ pub(crate) struct TenantSecrets<'a> {
 impl<'a> TenantSecrets<'a> {
     pub(crate) fn new(environment: &'a dyn Environment, allow_env: &'a [String], tenants: &Path, tenant: &str) -> Self {
         let directory = tenants.join(format!("{tenant}.secrets"));
-        Self { environment, allow_env, directory, opened: None, missing: BTreeSet::new() }
+        let name = tenant.to_ascii_uppercase().replace('-', "_");
+        Self { environment, allow_env, name, directory, opened: None, missing: BTreeSet::new() }
     }
 
     pub(crate) fn resolve(&mut self, reference: &str) -> Result<ResolvedSecret, String> {
         match reference.split_once(':') {
             Some(("secret", name)) => self.file(name),
             Some(("env", name)) => {
-                let allowed = self.allow_env.iter().any(|pattern| match pattern.strip_suffix('*') {
-                    Some(stem) => name.starts_with(stem),
-                    None => name == pattern,
+                let allowed = self.allow_env.iter().any(|pattern| {
+                    let pattern = pattern.replace(OWN_NAME, &self.name);
+                    pattern.strip_suffix('*').map_or(name == pattern, |stem| name.starts_with(stem))
                 });
                 if !allowed {
                     return Err("is an environment variable that the appliance's file does not allow; add it to tenants.allow_env, or write secret:NAME".into());
@@ -256,5 +262,18 @@ mod tests {
             assert!(secrets.resolve(refused).is_err(), "{refused}");
         }
         assert!(secrets.resolve("env:OTHER_KEY").unwrap_err().contains("allow_env"));
+    }
+
+    #[test]
+    fn a_tenant_may_name_variables_of_its_own_name() {
+        let environment = MapEnvironment::new([("ACME_EU_GITHUB", "k"), ("ACME_GITHUB", "k"), ("OTHER_GITHUB", "k")]);
+        let allow = crate::Tenants::default().allow_env;
+        let mut secrets = TenantSecrets::new(&environment, &allow, Path::new("tenants"), "acme-eu");
+        assert!(secrets.resolve("env:ACME_EU_GITHUB").is_ok());
+        for another in ["env:ACME_GITHUB", "env:OTHER_GITHUB", "env:ACME_EU", "env:{TENANT}_GITHUB"] {
+            assert!(secrets.resolve(another).is_err(), "{another}");
+        }
+        let mut secrets = TenantSecrets::new(&environment, &[], Path::new("tenants"), "acme-eu");
+        assert!(secrets.resolve("env:ACME_EU_GITHUB").is_err());
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use domain::NodeId;
 
 use crate::form::{Bytes, Choice, Count, Form, List, Row, Shown, Text, address, path, settings, text};
+use crate::secret::OWN_NAME;
 use crate::units::{KIB, MIB};
 
 /// The least grave line that is written.
@@ -55,9 +56,9 @@ settings! {
         state_directory: PathBuf = "/var/lib/tidegate/state".into(),
             Shown(path(), "`state` beside `log.directory`"), restart,
             "A faulty file then costs nothing, not even at a cold start. It holds references, never secrets.";
-        /// Environment variables that tenants' files may name as `env:…`; a `*` at the end stands for any rest.
-        allow_env: Vec<String> = Vec::new(), List(variable_pattern(), 0..=1024), live,
-            "A tenant's file could else read another tenant's secret, or the appliance's.";
+        /// Environment variables that tenants' files may name as `env:…`. `{TENANT}` stands for the tenant's own id in capitals with `_` for `-`, a `*` at the end for any rest.
+        allow_env: Vec<String> = vec![format!("{OWN_NAME}_*")], List(variable_pattern(), 0..=1024), live,
+            "Variables that carry the tenant's own name, so that its file cannot read another's secret or the appliance's. The tenant `acme` could name those of a tenant `acme-eu`: where tenants write their files themselves, set it to `[]` and use `secret:`.";
         /// Files in the directory.
         files_max: u32 = 200_000, Count(1..=10_000_000), live,
             "Twice the 100,000 tenants that are measured. Above it the rest is not read, and said to be so.";
@@ -119,7 +120,7 @@ const fn variable_pattern() -> Text<String> {
         "name of a variable, or its start and *",
         "ACME_*",
         |text| {
-            let stem = text.strip_suffix('*').unwrap_or(text);
+            let stem = text.strip_suffix('*').unwrap_or(text).replace(OWN_NAME, "T");
             let plain = stem.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
             if plain && !text.is_empty() && text.len() <= 255 {
                 Ok(text.to_owned())
