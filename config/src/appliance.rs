@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::document::Document;
 use crate::fault::Fault;
-use crate::form::Settings;
+use crate::form::{Row, Settings};
 use crate::read;
 use crate::settings::Appliance;
 use crate::units::{MIB, format_bytes};
@@ -49,6 +49,38 @@ pub fn parse_appliance(path: &Path, bytes: &[u8]) -> (Option<Appliance>, Vec<Fau
     cross_check(&mut document, table, &appliance);
     let good = !document.has_errors();
     (good.then_some(appliance), document.into_faults())
+}
+
+/// Of a faulty appliance's file, enough to look at the tenants' files by, and which keys have their defaults in it
+/// because they are faulty. None where `tenants.directory` cannot be made out. For `tidegate check`, so that one look
+/// says everything.
+pub fn appliance_in_part(path: &Path) -> Option<(Appliance, Vec<String>)> {
+    let (bytes, _) = read::file(path, FILE_BYTES_MAX).ok()?;
+    let (mut document, mut table) = Document::parse(path, text(path, &bytes).ok()?);
+    let whole = !document.has_errors();
+    warn_later(&mut document, table.get_mut(), &["egress", "runner"]);
+    let mut appliance = Appliance::read(&mut document, table.get_ref(), 0..0);
+    let table = table.get_ref();
+    derive(&mut appliance, table);
+    appliance.resolve_paths(&directory_of(path));
+    let keys: BTreeSet<String> =
+        document.into_faults().into_iter().filter(Fault::is_error).map(|fault| fault.key).collect();
+    let written = find(table, &["tenants", "directory"]).is_some();
+    let misread = (keys.contains("tenants") && !written) || keys.contains("tenants.directory");
+    let rows = Appliance::rows();
+    // A key that is unknown is said of its table, and has no default.
+    let is_table = |key: &str| {
+        find(table, &key.split('.').collect::<Vec<_>>()).is_some_and(|value| value.get_ref().as_table().is_some())
+    };
+    let defaults = keys.into_iter().filter(|key| is_known(&rows, key) && !is_table(key)).collect();
+    ((whole || written) && !misread).then_some((appliance, defaults))
+}
+
+fn is_known(rows: &[Row], key: &str) -> bool {
+    let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+    let name = first.split('[').next().unwrap_or_default();
+    let row = rows.iter().find(|row| row.name == name);
+    row.is_some_and(|row| rest.is_none_or(|rest| is_known(&row.rows, rest)))
 }
 
 /// The text of a file, or the place of the first byte that is none.

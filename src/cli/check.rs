@@ -20,7 +20,11 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     let (appliance, mut found) = config::load_appliance(&args.file.config);
     let (mut tenants, mut endpoints) = (0, 0);
     let mut inspector = Inspector::new(&presets);
-    if let Some(appliance) = &appliance {
+    // Where the appliance's file is faulty, its tenants' files are looked at all the same.
+    let in_part = appliance.is_none().then(|| config::appliance_in_part(&args.file.config)).flatten();
+    let defaults = in_part.as_ref().map(|(_, keys)| keys.join(", ")).filter(|keys| !keys.is_empty());
+    let judged_by = appliance.as_ref().or_else(|| in_part.as_ref().map(|(appliance, _)| appliance));
+    if let Some(appliance) = judged_by {
         let load =
             TenantFiles::without_state().load(appliance, shell.environment, &mut |tenant| inspector.inspect(tenant));
         tenants = load.tenants.len();
@@ -40,6 +44,7 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
             "tenants": tenants,
             "endpoints": endpoints,
             "knownAnswers": inspector.known_answers,
+            "judgedWithDefaults": in_part.as_ref().map_or(&[][..], |(_, keys)| keys),
         }))?;
         return Ok(exit);
     }
@@ -57,7 +62,10 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     };
     let warned = if warnings == 0 { String::new() } else { format!(", {}", faults::counted(warnings, "warning")) };
     shell.out.line(format_args!("{verdict}{warned} ({checked})"))?;
-    if appliance.is_none() {
+    if let Some(keys) = defaults {
+        shell.out.remark(format!("the tenants' files were judged with the defaults of what is faulty: {keys}"));
+    }
+    if judged_by.is_none() {
         shell.out.remark("the tenants' files were not looked at: put the appliance's file right first");
     }
     Ok(exit)

@@ -53,6 +53,23 @@ fn a_faulty_appliance_file_is_a_no_and_not_a_failure() {
 }
 
 #[test]
+fn a_faulty_appliance_file_hides_no_fault_of_a_tenant() {
+    let files = Files::with(&GOOD.replace("\"github\"", "\"githbu\""));
+    files.write("tidegate.toml", "[gateway]\npublic_url = \"https://h.example\"\nlisten = \"nonsense\"\nnope = 1\n");
+    let ran = files.run(&["check"], b"");
+    assert_eq!(ran.exit, Exit::No);
+    let said = files.said(&ran.answer);
+    assert!(said.contains("tidegate.toml:3: ") && said.contains("tidegate.toml:4: "), "{said}");
+    assert!(said.contains("there is no scheme \"githbu\"") && said.contains("3 errors"), "{said}");
+    assert!(ran.remarks.contains("defaults of what is faulty: gateway.listen\n"), "{}", ran.remarks);
+    // Where nobody can say which directory is meant, nothing is said about it.
+    files.write("tidegate.toml", "[gateway]\npublic_url = \"https://h.example\"\n[tenants]\ndirectory = 1\n");
+    let ran = files.run(&["check"], b"");
+    assert!(files.said(&ran.answer).contains("1 error"), "{}", ran.answer);
+    assert!(ran.remarks.contains("were not looked at"), "{}", ran.remarks);
+}
+
+#[test]
 fn a_known_answer_that_does_not_come_out_is_a_fault() {
     let declared = r#"
 [[scheme]]
