@@ -9,7 +9,7 @@ use listen::ServerHandle;
 use prometheus_client::registry::Registry;
 use ratelimit::{InFlight, LocalLimits, Unauthenticated};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::health::Health;
 use super::reload::Reloader;
@@ -116,14 +116,19 @@ pub(super) fn watch(runtime: &Runtime, mut watcher: Watcher, reloader: &Arc<Relo
         signal(SignalKind::hangup())
     };
     runtime.spawn(async move {
-        let Ok(mut hangup) = hangup else {
-            tracing::error!("SIGHUP cannot be watched; only changed files are");
-            return;
-        };
+        // What is left is watched on: one that fails must not silence the other.
+        let mut hangup = hangup.inspect_err(|error| tracing::error!(%error, "SIGHUP cannot be watched")).ok();
+        let mut files = true;
         loop {
             tokio::select! {
-                _ = hangup.recv() => tracing::info!("SIGHUP: reloading"),
-                more = watcher.changed() => if !more { return },
+                () = hung_up(&mut hangup) => tracing::info!("SIGHUP: reloading"),
+                more = watcher.changed(), if files => {
+                    files = more;
+                    if !more {
+                        tracing::error!("changed files are not noticed any more; reload with SIGHUP");
+                        continue;
+                    }
+                }
                 () = reloader.look_again() => {}
             }
             let (reloader, health) = (Arc::clone(&reloader), Arc::clone(&health));
@@ -161,4 +166,15 @@ pub(super) fn drain_with(runtime: &Runtime, server: ServerHandle, health: Arc<He
         health.set_draining();
     });
     Ok(())
+}
+
+/// Returns at the next SIGHUP; never, where it cannot be watched.
+async fn hung_up(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => {
+            // A stream of signals does not end.
+            let _more = hangup.recv().await;
+        }
+        None => std::future::pending().await,
+    }
 }
