@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use domain::Refusal;
+use eventlog::holding::HoldingFull;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::scheme::VerifyFault;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabel {
@@ -56,6 +59,13 @@ impl Metrics {
             promoted: Counter::default(),
             ack: Histogram::new(ACK_SECONDS),
         };
+        // From the start at zero: a series that appears with its first failure is one that no alert has watched.
+        for reason in HoldingFull::LABELS {
+            drop(metrics.held_dropped.get_or_create(&ReasonLabel { reason }));
+        }
+        for reason in VerifyFault::LABELS {
+            drop(metrics.unverified.get_or_create(&ReasonLabel { reason }));
+        }
         let gateway = registry.sub_registry_with_prefix("gateway");
         gateway.register("accepted", "Deliveries committed and answered", metrics.accepted.clone());
         gateway.register(

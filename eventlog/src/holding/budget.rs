@@ -34,6 +34,9 @@ pub enum HoldingFull {
 }
 
 impl HoldingFull {
+    /// Every label, for whoever registers metrics.
+    pub const LABELS: [&'static str; 4] = ["endpoint-full", "node-full", "too-large", "unavailable"];
+
     /// A bounded label for metrics.
     pub fn label(&self) -> &'static str {
         match self {
