@@ -51,17 +51,20 @@ pub(crate) fn wait_all(appends: Vec<Append>) -> Vec<Result<Appended, AppendError
 /// Appends so that all of them are in one batch: they gather behind one that holds the writer up and is rejected.
 pub(crate) fn append_together(journal: &Journal, payloads: impl IntoIterator<Item = Vec<u8>>) -> Vec<Appended> {
     let (go, wait) = std::sync::mpsc::channel::<()>();
+    let (hold, held) = std::sync::mpsc::channel::<()>();
     let mut plug = entry(0, 0, "plug");
     plug.check = Some(Box::new(move |_| {
+        hold.send(()).ok();
         wait.recv().ok();
         Err(Rejected("held the writer up".into()))
     }));
     let plug = journal.append(plug);
+    // The writer has taken the plug and nothing else: what comes now waits, and is taken all at once.
+    held.recv().unwrap();
     let appends: Vec<_> = payloads.into_iter().map(|payload| journal.append(entry(1, 0, payload))).collect();
     go.send(()).unwrap();
     assert!(matches!(plug.wait(), Err(AppendError::Rejected(_))));
     let appended: Vec<_> = wait_all(appends).into_iter().map(Result::unwrap).collect();
-    // The writer may have taken the plug and the first ones at once; then they still follow each other in one batch.
     assert!(appended.windows(2).all(|pair| pair[0].position.file_offset() == pair[1].position.file_offset()));
     appended
 }
