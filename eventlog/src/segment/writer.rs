@@ -17,8 +17,8 @@ use super::catalog::{SegmentInfo, SegmentState};
 use super::entry::{AppendError, Appended, CheckContext, Waiter};
 use super::first::fresh;
 use super::format::{
-    BATCH_HEADER_BYTES, BatchHeader, Encoder, HEADER_BLOCK, Hash, INDEX_STRIDE, Identity, IndexEntry,
-    RECORD_HEADER_BYTES, RecordFields, Records, padded, tail_reserve,
+    BATCH_HEADER_BYTES, BatchHeader, Encoder, HEADER_BLOCK, Hash, Identity, IndexEntry, RECORD_HEADER_BYTES,
+    RecordFields, Records, note_index, padded, tail_reserve,
 };
 use super::helper::{Helper, Sealing};
 use super::make::{Made, MakeError, write_durably};
@@ -395,13 +395,6 @@ impl Current {
         info.records += u64::from(header.records);
         self.batches += 1;
         self.offset += header.padded();
-    }
-}
-
-/// Adds an entry for a batch at `offset` if the last one is far enough away.
-pub(crate) fn note_index(index: &mut Vec<IndexEntry>, offset: u64, records_before: u64, max_unix_ms_before: u64) {
-    if index.last().is_none_or(|last| offset - last.file_offset >= INDEX_STRIDE) {
-        index.push(IndexEntry { file_offset: offset, records_before, max_unix_ms_before });
     }
 }
 
