@@ -354,6 +354,12 @@ impl Node {
         Event::read_lines(&self.cli_ok(&["events", "export", "--all-tenants", "--json"]))
     }
 
+    /// The same where the log may be beyond reading.
+    pub fn try_export(&self) -> Option<Vec<Event>> {
+        let output = self.cli(&["events", "export", "--all-tenants", "--json"]);
+        output.status.success().then(|| Event::read_lines(&lossy(&output.stdout)))
+    }
+
     /// What it wrote to both of its outputs, over all its lives.
     pub fn output(&self) -> String {
         let read = |name: &str| std::fs::read(self.directory.join(name)).unwrap_or_default();

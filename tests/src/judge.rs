@@ -2,8 +2,9 @@
 //! once, byte for byte, in the order in which its connection sent it; nothing is there that nobody sent; sequences
 //! of an endpoint have no holes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::appliance::Node;
 use crate::events::Event;
 use crate::load::{Key, Ledger, Outcome};
 use crate::sender::Sender;
@@ -90,6 +91,14 @@ fn altered(ledger: &Ledger, senders: &[(String, Sender)], key: Key, event: &Even
         return None;
     };
     Some(Breach::Altered { key, what })
+}
+
+/// How many acknowledged deliveries are not there. A log that cannot be read has lost them all.
+pub fn lost(ledger: &Ledger, node: &Node) -> usize {
+    let ids: BTreeSet<&str> = ledger.attempts.values().map(|attempt| attempt.endpoint.as_str()).collect();
+    let senders: Vec<_> = ids.into_iter().map(|id| (id.to_owned(), node.sender(id))).collect();
+    let breaches = judge(ledger, &senders, &node.try_export().unwrap_or_default());
+    breaches.iter().filter(|breach| matches!(breach, Breach::Lost { .. })).count()
 }
 
 /// Fails with the first few breaches.

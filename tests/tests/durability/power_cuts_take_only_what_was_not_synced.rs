@@ -1,8 +1,12 @@
 //! The harness on trial: it must spare writers that make things durable and convict those that do not.
 
 use std::process::Command;
+use std::time::Duration;
 
+use tidegate_tests::Appliance;
 use tidegate_tests::disk::{Disk, LoopDisk, VolatileDisk};
+use tidegate_tests::judge::lost;
+use tidegate_tests::load::Ledger;
 use tidegate_tests::patience::skipped;
 
 /// How many records the writer acknowledged, and how many a power cut left.
@@ -56,4 +60,47 @@ fn a_volatile_cache_takes_only_what_was_not_flushed() {
     // The mistake that no other test on one machine sees: `O_DIRECT` alone stops in the device's cache.
     convicted(&mut disk, "direct-careless");
     println!("{}", disk.counts());
+}
+
+/// The appliance itself, with every sync left out behind its back.
+async fn appliance_convicted(disk: Result<impl Disk, String>, sync: &str) {
+    let mut disk = match disk {
+        Ok(disk) => disk,
+        Err(why) => return skipped(&why),
+    };
+    let mut taken = Vec::new();
+    for round in 0..3 {
+        let mut node = Appliance::usual()
+            .set("gateway", "body_bytes_max", "\"256KiB\"")
+            .set("log", "segment_bytes", "\"1MiB\"")
+            .set("log", "reserve_bytes", "\"0B\"")
+            .set("log", "sync", &format!("\"{sync}\""))
+            .log_in(&disk.path().join(format!("log-{round}")))
+            .under(&[env!("CARGO_BIN_EXE_without-syncs")])
+            .start()
+            .await;
+        let mut ledger = Ledger::seeded(round);
+        let load = ledger.load(&[("wh_1".to_owned(), node.sender("wh_1"))], 2);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        disk.cut_power();
+        node.kill9().await;
+        ledger.settle(load).await;
+        disk.power_up();
+        taken.push((lost(&ledger, &node), ledger.acknowledged().count()));
+    }
+    println!("{sync}, syncs skipped: lost and acknowledged {taken:?}");
+    assert!(
+        taken.iter().any(|(lost, _)| *lost > 0),
+        "{sync}: the cuts took nothing from an appliance that never syncs"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn power_cuts_convict_an_appliance_whose_syncs_are_skipped() {
+    appliance_convicted(LoopDisk::new(64), "fdatasync").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volatile_cache_convicts_an_appliance_whose_syncs_are_skipped() {
+    appliance_convicted(VolatileDisk::new(64), "direct").await;
 }
