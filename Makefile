@@ -39,10 +39,12 @@ e2e: ## the end-to-end scenarios alone, against a debug build
 	$(CARGO) build --locked
 	$(CARGO) test --locked -p tidegate-tests
 
-torture: ## 500 kills, 200 power cuts, and every scenario that needs root; half an hour
-	@deploy/setup.sh build test
+torture: ## 500 kills, 200 power cuts of each kind, 600 of a virtual machine, and every scenario that needs root; an hour
+	@deploy/setup.sh build test torture
 	$(CARGO) build --locked
-	TIDEGATE_TESTS_COMPLETE=1 TIDEGATE_KILLS=$${TIDEGATE_KILLS:-500} TIDEGATE_CUTS=$${TIDEGATE_CUTS:-200} TIDEGATE_GARBAGE=100000 \
+	kernel="$$(tests/tools/guest-kernel.sh $(or $(CARGO_TARGET_DIR),target)/guest)" && \
+	  TIDEGATE_TESTS_COMPLETE=1 TIDEGATE_KILLS=$${TIDEGATE_KILLS:-500} TIDEGATE_CUTS=$${TIDEGATE_CUTS:-200} \
+	  TIDEGATE_GUEST_KERNEL="$$kernel" TIDEGATE_GUEST_CUTS=$${TIDEGATE_GUEST_CUTS:-500} TIDEGATE_GARBAGE=100000 \
 	  $(CARGO) test --locked -p tidegate-tests --test durability --test bounds -- --nocapture --test-threads=1
 
 fuzz-smoke: ## build the fuzz targets and run each for ten seconds

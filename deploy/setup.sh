@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs, by name, the Debian packages that building or testing needs and that are not there yet.
-# usage: setup.sh build|test|bench …
+# usage: setup.sh build|test|torture|bench …
 set -euo pipefail
 
 declare -a wanted=()
@@ -11,6 +11,9 @@ for part in "$@"; do
     # ext4 on loop devices and a FUSE disk for power cuts, strace to see syncs, faketime for clocks that step, curl
     # and Python as honest clients.
     test) wanted+=(e2fsprogs mount strace faketime python3-fusepy git curl python3 jq openssl iproute2 util-linux) ;;
+    # A virtual machine whose disk logs every write, and what its first file system is made of. The kernel comes by
+    # tests/tools/guest-kernel.sh, which does not install it.
+    torture) wanted+=(qemu-system-x86 busybox-static dmsetup kmod cpio) ;;
     # strace counts syncs; npm fetches a peer and node runs its handler, unless they are here from elsewhere.
     bench) wanted+=(strace); command -v npm >/dev/null || wanted+=(nodejs npm) ;;
     *) echo "setup.sh: unknown part '$part'" >&2; exit 2 ;;

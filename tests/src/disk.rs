@@ -23,6 +23,7 @@ pub trait Disk: std::fmt::Debug + Send {
 #[derive(Debug)]
 pub struct LoopDisk {
     directory: TempDir,
+    image: PathBuf,
     mounted: bool,
 }
 
@@ -43,7 +44,8 @@ pub struct SmallDisk {
     directory: TempDir,
 }
 
-fn run(words: &[&str]) -> Result<(), String> {
+/// Runs a command that has to succeed.
+pub fn run(words: &[&str]) -> Result<(), String> {
     let output = Command::new(words[0]).args(&words[1..]).output().map_err(|fault| format!("{words:?}: {fault}"))?;
     if output.status.success() {
         return Ok(());
@@ -60,25 +62,40 @@ fn text(path: &Path) -> &str {
 const SHUTDOWN: &str = "import fcntl, os, struct, sys
 fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
 
+/// An empty ext4 in a file.
+pub fn make_ext4(image: &Path, mebibytes: u32) -> Result<(), String> {
+    let file = std::fs::File::create(image).map_err(|e| e.to_string())?;
+    file.set_len(u64::from(mebibytes) << 20).map_err(|e| e.to_string())?;
+    run(&["mkfs.ext4", "-q", "-F", text(image)])
+}
+
 impl LoopDisk {
     /// Makes and mounts one, or says why this machine cannot.
     pub fn new(mebibytes: u32) -> Result<Self, String> {
-        let directory = tempfile::Builder::new().prefix("tidegate-disk-").tempdir().map_err(|e| e.to_string())?;
-        let image = std::fs::File::create(directory.path().join("image")).map_err(|e| e.to_string())?;
-        image.set_len(u64::from(mebibytes) << 20).map_err(|e| e.to_string())?;
-        let mut disk = Self { directory, mounted: false };
-        run(&["mkfs.ext4", "-q", "-F", text(&disk.image())])?;
+        let directory = Self::directory()?;
+        let image = directory.path().join("image");
+        make_ext4(&image, mebibytes)?;
+        Self::in_directory(directory, image)
+    }
+
+    /// Mounts an image that somebody else made; the file system repairs itself as after a power cut.
+    pub fn holding(image: &Path) -> Result<Self, String> {
+        Self::in_directory(Self::directory()?, image.to_owned())
+    }
+
+    fn directory() -> Result<TempDir, String> {
+        tempfile::Builder::new().prefix("tidegate-disk-").tempdir().map_err(|e| e.to_string())
+    }
+
+    fn in_directory(directory: TempDir, image: PathBuf) -> Result<Self, String> {
+        let mut disk = Self { directory, image, mounted: false };
         std::fs::create_dir(disk.path()).map_err(|e| e.to_string())?;
         disk.mount()?;
         Ok(disk)
     }
 
-    fn image(&self) -> PathBuf {
-        self.directory.path().join("image")
-    }
-
     fn mount(&mut self) -> Result<(), String> {
-        run(&["mount", "-o", "loop", text(&self.image()), text(&self.path())])?;
+        run(&["mount", "-o", "loop", text(&self.image), text(&self.path())])?;
         self.mounted = true;
         Ok(())
     }
@@ -230,31 +247,22 @@ impl SmallDisk {
         self.directory.path()
     }
 
+    /// Fills what is left of it with a file of nothing.
     pub fn fill(&self) {
-        fill(self.path());
-    }
-
-    pub fn free(&self) {
-        free(self.path());
-    }
-}
-
-/// Fills what is left of the disk that is mounted here, with a file of nothing.
-pub fn fill(disk: &Path) {
-    use std::io::Write;
-    let filler = disk.join("filler");
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(filler).expect("the filler");
-    let block = vec![b'x'; 4096];
-    // Twice: what a file system sets aside until it knows better comes free with the first sync.
-    for _ in 0..2 {
+        use std::io::Write;
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(self.filler()).expect("the filler");
+        let block = vec![b'x'; 4096];
         while file.write_all(&block).is_ok() {}
-        file.sync_all().expect("what was taken is written");
     }
-}
 
-/// Gives the space back.
-pub fn free(disk: &Path) {
-    std::fs::remove_file(disk.join("filler")).expect("the filler is there");
+    /// Gives the space back.
+    pub fn free(&self) {
+        std::fs::remove_file(self.filler()).expect("the filler is there");
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.path().join("filler")
+    }
 }
 
 impl Drop for SmallDisk {

@@ -8,8 +8,10 @@
 //! side by side and no port is ever contended.
 
 pub mod appliance;
+pub mod book;
 pub mod disk;
 pub mod events;
+pub mod guest;
 pub mod judge;
 pub mod load;
 pub mod metrics;
@@ -20,6 +22,7 @@ pub mod sender;
 pub mod settings;
 pub mod signing;
 pub mod trace;
+pub mod write_log;
 
 pub use appliance::{Appliance, Node};
 pub use response::Response;

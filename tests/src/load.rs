@@ -1,8 +1,8 @@
 //! Load whose every byte can be said again later, and the book in which each delivery's fate is written.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -41,8 +41,14 @@ pub struct Attempt {
 pub struct Ledger {
     pub seed: u64,
     pub attempts: BTreeMap<Key, Attempt>,
+    /// Acknowledged deliveries in the order in which the answers came in, while the load still runs.
+    pub heard: Heard,
     next_connection: u64,
 }
+
+/// A list that all senders of a ledger write to.
+#[derive(Debug, Default, Clone)]
+pub struct Heard(Arc<Mutex<Vec<Key>>>);
 
 /// Load that is running.
 #[derive(Debug)]
@@ -83,6 +89,21 @@ impl std::fmt::Display for Key {
     }
 }
 
+impl Heard {
+    fn push(&self, key: Key) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+    }
+
+    /// How many answers have come in by now.
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub fn keys(&self) -> Vec<Key> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 impl Ledger {
     pub fn seeded(seed: u64) -> Self {
         Self { seed, ..Self::default() }
@@ -96,7 +117,8 @@ impl Ledger {
             for _ in 0..connections {
                 let connection = self.next_connection;
                 self.next_connection += 1;
-                let post = Post { seed: self.seed, connection, endpoint: endpoint.clone(), sender: sender.clone() };
+                let (endpoint, sender, heard) = (endpoint.clone(), sender.clone(), self.heard.clone());
+                let post = Post { seed: self.seed, connection, endpoint, sender, heard };
                 tasks.push(tokio::spawn(post.run(Arc::clone(&stop))));
             }
         }
@@ -130,6 +152,7 @@ struct Post {
     connection: u64,
     endpoint: String,
     sender: Sender,
+    heard: Heard,
 }
 
 impl Post {
@@ -145,6 +168,9 @@ impl Post {
                 if outcome == Outcome::Refused(503) {
                     // It asks for patience; a second of it would be politer than a test can afford.
                     tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                if matches!(outcome, Outcome::Acknowledged(_)) {
+                    self.heard.push(key);
                 }
                 book.push((key, Attempt { endpoint: self.endpoint.clone(), outcome }));
                 if !goes_on {

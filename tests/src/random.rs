@@ -31,6 +31,12 @@ impl Random {
         low + self.draw() % (high - low)
     }
 
+    /// A place in something that is `length` long.
+    pub fn below(&mut self, length: usize) -> usize {
+        let high = u64::try_from(length).expect("64 bits hold a length");
+        usize::try_from(self.within(0, high)).expect("it is less than a length")
+    }
+
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + 8);
         while bytes.len() < length {

@@ -28,7 +28,6 @@ mod damage;
 mod endfile;
 mod entry;
 mod epoch;
-mod first;
 mod format;
 mod helper;
 mod journal;
