@@ -4,20 +4,22 @@
 //! inotify where that works, and from looking again every few seconds where it does not: on network file systems,
 //! and where the limit of watches is used up.
 
+mod events;
 mod poll;
 
-use std::io;
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use domain::{Clock, SystemClock};
-use notify::event::{AccessKind, AccessMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use tokio::sync::watch;
 
+use self::events::{Events, Heard};
 use crate::settings::Appliance;
 
 /// A push writes many files: one signal once they have been quiet for this long…
@@ -28,19 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Between two looks where there are no events.
 const POLL: Duration = Duration::from_secs(10);
-
-/// Signals that wait to be looked at; more of them say nothing more.
-const SIGNALS: usize = 16;
-
-#[derive(Debug)]
-enum Signal {
-    Changed,
-    /// The tenants' directory itself was replaced: the old watch looks at what is gone.
-    Replaced,
-    /// Events were lost: something may have changed.
-    Lost,
-    Stop,
-}
 
 /// What is watched.
 #[derive(Debug, Clone)]
@@ -53,9 +42,9 @@ struct Watched {
 #[derive(Debug)]
 pub struct Watcher {
     changes: watch::Receiver<u64>,
-    signals: SyncSender<Signal>,
+    /// The thread ends when this end of the pipe is closed.
+    stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
-    polling: bool,
 }
 
 impl Watcher {
@@ -68,38 +57,36 @@ impl Watcher {
     }
 
     fn with(watched: Watched, poll: Duration, clock: Arc<dyn Clock>, only_poll: bool) -> Self {
-        let (signals, receiver) = sync_channel(SIGNALS);
         let (sender, changes) = watch::channel(0);
         let remote = only_poll || poll::is_remote(&watched.tenants) || poll::is_remote(&watched.file);
-        let events = if remote { None } else { events(&watched, signals.clone()) };
-        let polling = events.is_none();
-        let seen = if polling { poll::look(&watched.file, &watched.tenants) } else { 0 };
-        let body = move || match events {
-            Some(events) => on_events(&watched, events, &receiver, &sender, &*clock),
-            None => on_looks(&watched, poll, seen, &receiver, &sender, &*clock),
-        };
-        let thread = std::thread::Builder::new().name("config-watch".into()).spawn(body);
-        if let Err(fault) = &thread {
-            tracing::error!(%fault, "changed files are not noticed: no thread to watch them; send SIGHUP to reload");
+        let events = if remote { None } else { events_of(&watched) };
+        let seen = if events.is_none() { poll::look(&watched.file, &watched.tenants) } else { 0 };
+        let started = pipe().and_then(|(stopped, stop)| {
+            let body = move || {
+                let watch = Watch { watched, poll, stopped, changes: sender, clock };
+                match events {
+                    Some(events) => watch.listen(events),
+                    None => watch.look_again(seen),
+                }
+            };
+            Ok((stop, std::thread::Builder::new().name("config-watch".into()).spawn(body)?))
+        });
+        if let Err(fault) = &started {
+            tracing::error!(%fault, "changed files are not noticed: nothing can watch them; send SIGHUP to reload");
         }
-        Self { changes, signals, thread: thread.ok(), polling }
+        let (stop, thread) = started.ok().unzip();
+        Self { changes, stop, thread }
     }
 
     /// Waits until something changed since the last time; false once nothing will be said any more.
     pub async fn changed(&mut self) -> bool {
         self.changes.changed().await.is_ok()
     }
-
-    /// Whether it looks again every few seconds, because there are no events.
-    pub fn is_polling(&self) -> bool {
-        self.polling
-    }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // Fails only if the thread is gone already.
-        drop(self.signals.send(Signal::Stop));
+        drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
@@ -110,150 +97,108 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.into())
 }
 
-/// Events of both, or none where they cannot be had.
-fn events(watched: &Watched, signals: SyncSender<Signal>) -> Option<RecommendedWatcher> {
-    let tried = || -> notify::Result<RecommendedWatcher> {
-        let of = watched.clone();
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            let signal = match event {
-                Ok(event) => signal_of(&of, &event),
-                // A watch that went: look at everything.
-                Err(_) => Some(Signal::Lost),
-            };
-            if let Some(signal) = signal {
-                // A full queue holds one that says the same.
-                drop(signals.try_send(signal));
-            }
-        })?;
-        for parent in [watched.file.parent(), watched.tenants.parent()].into_iter().flatten() {
-            watcher.watch(parent, RecursiveMode::NonRecursive)?;
-        }
-        watcher.watch(&watched.tenants, RecursiveMode::Recursive)?;
-        Ok(watcher)
+/// None where they cannot be had.
+fn events_of(watched: &Watched) -> Option<Events> {
+    let told = |fault: &Errno| {
+        let every = crate::units::format_duration(POLL);
+        tracing::warn!(%fault, every, "no events about changed files; looking again at intervals");
     };
-    match tried() {
-        Ok(watcher) => Some(watcher),
-        Err(fault) => {
-            let every = crate::units::format_duration(POLL);
-            tracing::warn!(%fault, every, "no events about changed files; looking again at intervals");
-            None
-        }
-    }
+    Events::start(watched).inspect_err(told).ok()
 }
 
-fn signal_of(watched: &Watched, event: &Event) -> Option<Signal> {
-    // A reload reads files; it must not be the reason for the next one.
-    let reading = matches!(event.kind, EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write));
-    if reading {
-        return None;
-    }
-    if event.need_rescan() {
-        return Some(Signal::Lost);
-    }
-    if event.paths.contains(&watched.tenants) {
-        return Some(Signal::Replaced);
-    }
-    let concerns = |path: &PathBuf| {
-        let beside = path.parent() == watched.file.parent();
-        // Mounted volumes swap a link named `..data` beside the files that lead through it.
-        let swapped = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
-        *path == watched.file || path.starts_with(&watched.tenants) || (beside && swapped)
-    };
-    event.paths.iter().any(concerns).then_some(Signal::Changed)
-}
-
-fn on_events(
-    watched: &Watched,
-    mut watcher: RecommendedWatcher,
-    signals: &Receiver<Signal>,
-    changes: &watch::Sender<u64>,
-    clock: &dyn Clock,
-) {
-    let mut seen = poll::look(&watched.file, &watched.tenants);
-    while let Ok(signal) = signals.recv() {
-        let Some(settled) = settle(signal, signals, clock) else { return };
-        // Reading a hundred thousand files loses events by itself: only what is different now is a change. Else every
-        // reload would be the reason for the next one.
-        if settled == Settled::Lost {
-            let now = poll::look(&watched.file, &watched.tenants);
-            if std::mem::replace(&mut seen, now) == now {
-                continue;
-            }
-        }
-        if settled != Settled::Changed
-            && let Err(fault) = again(&mut watcher, &watched.tenants)
-        {
-            tracing::warn!(%fault, "the tenants' directory cannot be watched; changes in it are noticed on SIGHUP");
-        }
-        changes.send_modify(|count| *count += 1);
-    }
-}
-
-fn again(watcher: &mut RecommendedWatcher, tenants: &Path) -> notify::Result<()> {
-    // The old watch may be gone with its directory already.
-    drop(watcher.unwatch(tenants));
-    match watcher.watch(tenants, RecursiveMode::Recursive) {
-        // It comes back: its parent is watched.
-        Err(fault) if matches!(&fault.kind, notify::ErrorKind::PathNotFound) => Ok(()),
-        Err(notify::Error { kind: notify::ErrorKind::Io(fault), .. }) if fault.kind() == io::ErrorKind::NotFound => {
-            Ok(())
-        }
-        other => other,
-    }
-}
-
-/// What a burst of signals came to.
+/// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Settled {
-    Changed,
-    Replaced,
-    /// Nothing is known to have changed; something may have.
-    Lost,
+enum Woken {
+    Heard(Heard),
+    /// Or somebody was interrupted: whoever waits looks at the clock.
+    TimeUp,
+    Stop,
 }
 
-/// Waits until it is quiet; none where it is time to stop.
-fn settle(first: Signal, signals: &Receiver<Signal>, clock: &dyn Clock) -> Option<Settled> {
-    let until = clock.monotonic() + PATIENCE;
-    let mut settled = Settled::Lost;
-    let mut next = Ok(first);
-    loop {
-        match next {
-            Ok(Signal::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
-            Ok(Signal::Replaced) => settled = Settled::Replaced,
-            Ok(Signal::Changed) if settled == Settled::Lost => settled = Settled::Changed,
-            Ok(Signal::Changed | Signal::Lost) => {}
-            Err(RecvTimeoutError::Timeout) => return Some(settled),
+/// The thread that watches.
+struct Watch {
+    watched: Watched,
+    poll: Duration,
+    stopped: PipeReader,
+    changes: watch::Sender<u64>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Watch {
+    fn listen(&self, mut events: Events) {
+        loop {
+            let first = match self.wait(Some(&events), None) {
+                Woken::Stop => return,
+                Woken::TimeUp | Woken::Heard(Heard::Nothing) => continue,
+                Woken::Heard(heard) => heard,
+            };
+            let next = &mut |time| self.wait(Some(&events), Some(time));
+            let Some(heard) = settle(first, next, &*self.clock) else { return };
+            if heard == Heard::Elsewhere {
+                // Anew, and not what is missing: the watches of what was moved away go with the old ones.
+                drop(events);
+                let Some(anew) = events_of(&self.watched) else {
+                    let seen = poll::look(&self.watched.file, &self.watched.tenants);
+                    self.tell();
+                    return self.look_again(seen);
+                };
+                events = anew;
+            }
+            self.tell();
         }
-        if clock.monotonic() >= until {
-            return Some(settled);
+    }
+
+    fn look_again(&self, mut seen: u64) {
+        let mut pause = self.poll;
+        while self.wait(None, Some(pause)) != Woken::Stop {
+            let began = self.clock.monotonic();
+            let now = poll::look(&self.watched.file, &self.watched.tenants);
+            // A directory that takes long to look at is looked at less often: at most a fiftieth of a core.
+            pause = self.poll.max(self.clock.monotonic().saturating_sub(began) * 50);
+            if now != seen {
+                seen = now;
+                self.tell();
+            }
         }
-        next = signals.recv_timeout(QUIET);
+    }
+
+    fn tell(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn wait(&self, events: Option<&Events>, time: Option<Duration>) -> Woken {
+        let time = time.map(|time| Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
+        let mut on = vec![PollFd::new(&self.stopped, PollFlags::IN)];
+        on.extend(events.map(|events| PollFd::from_borrowed_fd(events.as_fd(), PollFlags::IN)));
+        match rustix::event::poll(&mut on, time.as_ref()) {
+            // Nothing is ever written into the pipe: its other end is closed.
+            Ok(_) if !on[0].revents().is_empty() => Woken::Stop,
+            Ok(0) | Err(Errno::INTR) => Woken::TimeUp,
+            Ok(_) => events.map_or(Woken::TimeUp, |events| Woken::Heard(events.read())),
+            Err(fault) => {
+                tracing::error!(%fault, "changed files are not noticed any more; send SIGHUP to reload");
+                Woken::Stop
+            }
+        }
     }
 }
 
-fn on_looks(
-    watched: &Watched,
-    every: Duration,
-    mut seen: u64,
-    signals: &Receiver<Signal>,
-    changes: &watch::Sender<u64>,
-    clock: &dyn Clock,
-) {
-    let mut pause = every;
-    loop {
-        match signals.recv_timeout(pause) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
-        }
-        let began = clock.monotonic();
-        let now = poll::look(&watched.file, &watched.tenants);
-        // A directory that takes long to look at is looked at less often: at most a fiftieth of a core.
-        pause = every.max(clock.monotonic().saturating_sub(began) * 50);
-        if now != seen {
-            seen = now;
-            changes.send_modify(|count| *count += 1);
+/// Waits until it is quiet, and says what a burst of events came to; none where it is time to stop.
+fn settle(first: Heard, next: &mut dyn FnMut(Duration) -> Woken, clock: &dyn Clock) -> Option<Heard> {
+    let mut now = clock.monotonic();
+    let (end, mut quiet, mut heard) = (now + PATIENCE, now + QUIET, first);
+    while now < end.min(quiet) {
+        match next(end.min(quiet).saturating_sub(now)) {
+            Woken::Stop => return None,
+            Woken::TimeUp | Woken::Heard(Heard::Nothing) => now = clock.monotonic(),
+            Woken::Heard(more) => {
+                heard = heard.max(more);
+                now = clock.monotonic();
+                quiet = now + QUIET;
+            }
         }
     }
+    Some(heard)
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ fn without_date(answer: &str) -> String {
 async fn a_signed_delivery_is_stored_as_it_came_and_answered_202() {
     let bench = Bench::new();
     let request = bench
-        .signed("github", "/hooks/wh_github?b=2&a=1", "{\"zen\":\"\u{2603}\"}")
+        .signed("github", "/hooks/wh_github?b=2&tags[]={a|b}", "{\"zen\":\"\u{2603}\"}")
         .replace("Host:", "X-First: 1\r\nx-dup: a\r\nX-Dup: b\r\nAuthorization: Basic c2VjcmV0\r\nHost:");
     let answer = bench.ask(&request).await;
     assert_eq!(status(&answer), "202", "{answer}");
@@ -239,7 +239,7 @@ async fn a_signed_delivery_is_stored_as_it_came_and_answered_202() {
     assert_eq!((stored.len(), body["eventId"].as_str().unwrap()), (1, &*event.id.to_string()));
     assert_eq!(body["executionId"], event.id.execution().to_string());
     assert_eq!(event.body, Bytes::from("{\"zen\":\"\u{2603}\"}"));
-    assert_eq!(event.target, Bytes::from("/hooks/wh_github?b=2&a=1"));
+    assert_eq!(event.target, Bytes::from("/hooks/wh_github?b=2&tags[]={a|b}"));
     assert_eq!((event.received_unix_ms, &*event.scheme, &*event.secret), (NOW_MS, "github", "primary"));
     let names: Vec<_> = event.headers.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
     assert_eq!(names[..4], ["X-First", "x-dup", "X-Dup", "Host"]);

@@ -1,15 +1,17 @@
 //! The control socket's place in the file system: private from the first moment on, and safe to put there twice.
 //!
-//! The socket is bound inside a fresh directory that only we may enter, given mode 0600 there, and then moved to
-//! its place in one step: at no moment can anybody else connect. Moving replaces a socket that a killed process
-//! left behind; one that is answered is somebody's, and an upgrade is the only caller who may replace it.
+//! The socket has mode 0600 before it is bound, and so has its file: at no moment can anybody else connect. It is bound
+//! under another name and then moved to its place in one step. That takes no block of a full disk, as a directory of its
+//! own would. Moving replaces a socket that a killed process left behind; one that is answered is somebody's, and an
+//! upgrade is the only caller who may replace it.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use domain::text::Untrusted;
-use tokio::net::UnixListener;
+use rustix::fs::Mode;
+use tokio::net::{UnixListener, UnixSocket};
 
 /// Longest path that a socket's address holds on Linux, without its final zero.
 const PATH_BYTES_MAX: usize = 107;
@@ -45,18 +47,13 @@ impl Socket {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         std::fs::create_dir_all(parent).map_err(failed)?;
 
-        let private = parent.join(format!(".tg-{}", std::process::id()));
-        let inside = private.join("s");
-        if inside.as_os_str().len() > PATH_BYTES_MAX || path.as_os_str().len() > PATH_BYTES_MAX {
+        let beside = parent.join(format!(".tg-{}", std::process::id()));
+        if beside.as_os_str().len() > PATH_BYTES_MAX || path.as_os_str().len() > PATH_BYTES_MAX {
             return Err(SocketError::TooLong { path: shown });
         }
         // One with our process id is of a process that is gone.
-        drop(std::fs::remove_file(&inside));
-        drop(std::fs::remove_dir(&private));
-        std::fs::DirBuilder::new().mode(0o700).create(&private).map_err(failed)?;
-        let bound = bind_inside(&inside, path);
-        drop(std::fs::remove_file(&inside));
-        drop(std::fs::remove_dir(&private));
+        drop(std::fs::remove_file(&beside));
+        let bound = bind_beside(&beside, path).inspect_err(|_| drop(std::fs::remove_file(&beside)));
         let (listener, identity) = bound.map_err(failed)?;
         Ok(Self { listener, path: path.to_owned(), identity })
     }
@@ -90,17 +87,27 @@ fn make_way(path: &Path, shown: &str) -> Result<(), SocketError> {
     }
 }
 
-fn bind_inside(inside: &Path, path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
-    let listener = UnixListener::bind(inside)?;
-    std::fs::set_permissions(inside, std::fs::Permissions::from_mode(0o600))?;
-    let found = std::fs::symlink_metadata(inside)?;
-    std::fs::rename(inside, path)?;
+/// Connections that wait to be taken: commands of operators, as many as std allows by itself.
+const BACKLOG: u32 = 128;
+
+fn bind_beside(beside: &Path, path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+    let socket = UnixSocket::new_stream()?;
+    // Linux gives the file the mode of the socket that is bound to it.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    socket.bind(beside)?;
+    let found = std::fs::symlink_metadata(beside)?;
+    if found.mode() & 0o177 != 0 {
+        return Err(io::Error::other("the system made a socket that others may use"));
+    }
+    let listener = socket.listen(BACKLOG)?;
+    std::fs::rename(beside, path)?;
     Ok((listener, (found.dev(), found.ino())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[tokio::test]
     async fn it_is_private_and_goes_when_it_is_done() {
@@ -110,7 +117,7 @@ mod tests {
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().collect();
-        assert_eq!(left.len(), 1, "the private directory is gone");
+        assert_eq!(left.len(), 1, "nothing is left beside it");
         drop(socket);
         assert!(!path.exists());
     }

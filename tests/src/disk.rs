@@ -247,22 +247,31 @@ impl SmallDisk {
         self.directory.path()
     }
 
-    /// Fills what is left of it with a file of nothing.
     pub fn fill(&self) {
-        use std::io::Write;
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(self.filler()).expect("the filler");
-        let block = vec![b'x'; 4096];
-        while file.write_all(&block).is_ok() {}
+        fill(self.path());
     }
 
-    /// Gives the space back.
     pub fn free(&self) {
-        std::fs::remove_file(self.filler()).expect("the filler is there");
+        free(self.path());
     }
+}
 
-    fn filler(&self) -> PathBuf {
-        self.path().join("filler")
+/// Fills what is left of the disk that is mounted here, with a file of nothing.
+pub fn fill(disk: &Path) {
+    use std::io::Write;
+    let filler = disk.join("filler");
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(filler).expect("the filler");
+    let block = vec![b'x'; 4096];
+    // Twice: what a file system sets aside until it knows better comes free with the first sync.
+    for _ in 0..2 {
+        while file.write_all(&block).is_ok() {}
+        file.sync_all().expect("what was taken is written");
     }
+}
+
+/// Gives the space back.
+pub fn free(disk: &Path) {
+    std::fs::remove_file(disk.join("filler")).expect("the filler is there");
 }
 
 impl Drop for SmallDisk {

@@ -1,7 +1,5 @@
 use super::*;
-use notify::event::{CreateKind, Flag, ModifyKind};
 use std::fs;
-use std::time::Instant;
 
 struct Place {
     root: tempfile::TempDir,
@@ -46,8 +44,8 @@ fn changes(place: &Place, watcher: &mut Watcher) {
 #[test]
 fn changes_are_told_by_events() {
     let place = place();
-    let mut watcher = Watcher::with(place.watched.clone(), POLL, SystemClock::shared(), false);
-    assert!(!watcher.is_polling());
+    // Events alone: the next look is tomorrow.
+    let mut watcher = Watcher::with(place.watched.clone(), Duration::from_hours(24), SystemClock::shared(), false);
     changes(&place, &mut watcher);
 }
 
@@ -55,17 +53,18 @@ fn changes_are_told_by_events() {
 fn changes_are_told_by_looking() {
     let place = place();
     let mut watcher = Watcher::with(place.watched.clone(), Duration::from_millis(20), SystemClock::shared(), true);
-    assert!(watcher.is_polling());
     changes(&place, &mut watcher);
 }
 
 #[test]
-fn without_a_directory_it_looks_until_there_is_one() {
+fn where_there_are_no_events_it_looks() {
     let place = place();
     fs::remove_dir_all(&place.watched.tenants).unwrap();
-    let mut watcher = Watcher::with(place.watched.clone(), Duration::from_millis(20), SystemClock::shared(), false);
-    assert!(watcher.is_polling());
-    fs::create_dir(&place.watched.tenants).unwrap();
+    let tenants = place.watched.tenants.join("volume/tenants");
+    let watched = Watched { tenants: tenants.clone(), ..place.watched };
+    assert!(Events::start(&watched).is_err());
+    let mut watcher = Watcher::with(watched, Duration::from_millis(20), SystemClock::shared(), false);
+    fs::create_dir_all(&tenants).unwrap();
     assert!(told(&mut watcher));
 }
 
@@ -73,72 +72,121 @@ fn without_a_directory_it_looks_until_there_is_one() {
 fn dropping_it_does_not_wait_for_the_next_look() {
     let place = place();
     for only_poll in [false, true] {
-        let watcher = Watcher::with(place.watched.clone(), Duration::from_hours(1), SystemClock::shared(), only_poll);
-        #[expect(clippy::disallowed_methods, reason = "the time that a thread takes to end is the machine's")]
-        let began = Instant::now();
-        drop(watcher);
-        assert!(began.elapsed() < Duration::from_mins(10));
+        let watcher = Watcher::with(place.watched.clone(), Duration::from_hours(24), SystemClock::shared(), only_poll);
+        let (done, dropped) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            drop(watcher);
+            done.send(()).unwrap();
+        });
+        dropped.recv_timeout(Duration::from_mins(10)).unwrap();
     }
 }
 
 #[test]
-fn reading_a_file_is_no_change_of_it() {
-    let Place { watched, .. } = place();
-    let kind = |kind: EventKind, path: &Path| signal_of(&watched, &Event::new(kind).add_path(path.into())).is_some();
-    let (file, other) = (watched.tenants.join("acme.toml"), watched.file.with_file_name("other"));
-    assert!(!kind(EventKind::Access(AccessKind::Open(AccessMode::Any)), &file));
-    assert!(!kind(EventKind::Access(AccessKind::Close(AccessMode::Read)), &file));
-    assert!(kind(EventKind::Access(AccessKind::Close(AccessMode::Write)), &file));
-    assert!(kind(EventKind::Modify(ModifyKind::Any), &watched.file));
-    assert!(!kind(EventKind::Modify(ModifyKind::Any), &other));
-    assert!(kind(EventKind::Create(CreateKind::Any), &watched.file.with_file_name("..data")));
-    let lost = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-    assert!(matches!(signal_of(&watched, &lost), Some(Signal::Lost)));
+fn what_is_heard_of_each_change() {
+    let Place { root, watched } = place();
+    let (tenants, at) = (&watched.tenants, |name: &str| watched.tenants.join(name));
+    fs::write(at("acme.toml"), "1").unwrap();
+    fs::write(at("acme.secrets/key"), "1").unwrap();
+    let events = Events::start(&watched).unwrap();
+    let heard = |what: &dyn Fn() -> std::io::Result<()>| {
+        what().unwrap();
+        events.read()
+    };
+    // A reload reads files and lists directories; it must not be the reason for the next one.
+    let read = || {
+        fs::read(at("acme.toml"))?;
+        fs::read(at("acme.secrets/key"))?;
+        fs::read(&watched.file)?;
+        fs::read_dir(tenants)?.for_each(drop);
+        fs::read_dir(at("acme.secrets"))?.for_each(drop);
+        Ok(())
+    };
+    assert_eq!(heard(&read), Heard::Nothing);
+    assert_eq!(heard(&|| fs::write(root.path().join("other"), "")), Heard::Nothing);
+    assert_eq!(heard(&|| fs::write(&watched.file, "# 2")), Heard::Changed);
+    assert_eq!(heard(&|| fs::write(root.path().join("..data"), "")), Heard::Changed);
+    assert_eq!(heard(&|| fs::write(at("acme.toml"), "2")), Heard::Changed);
+    assert_eq!(heard(&|| fs::write(at("acme.secrets/key"), "2")), Heard::Changed);
+    assert_eq!(heard(&|| fs::create_dir(at("beta.secrets"))), Heard::Changed);
+    assert_eq!(heard(&|| fs::write(at("beta.secrets/key"), "1")), Heard::Changed);
+    assert_eq!(heard(&|| fs::remove_dir_all(at("beta.secrets"))), Heard::Changed);
+    assert_eq!(heard(&|| fs::create_dir(at("gamma.secrets"))), Heard::Changed);
+    assert_eq!(heard(&|| fs::rename(at("gamma.secrets"), root.path().join("old"))), Heard::Elsewhere);
+    assert_eq!(heard(&|| std::os::unix::fs::symlink("..", at("delta.secrets"))), Heard::Elsewhere);
+    assert_eq!(heard(&|| fs::rename(tenants, root.path().join("away"))), Heard::Elsewhere);
+    assert_eq!(events.read(), Heard::Nothing, "everything is heard once");
+    let events = Events::start(&watched).unwrap();
+    fs::create_dir(tenants).unwrap();
+    assert_eq!(events.read(), Heard::Elsewhere);
+}
+
+#[test]
+fn a_link_to_secrets_is_followed() {
+    let Place { root, watched } = place();
+    let elsewhere = root.path().join("volume");
+    fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, watched.tenants.join("beta.secrets")).unwrap();
+    let events = Events::start(&watched).unwrap();
+    fs::write(elsewhere.join("key"), "1").unwrap();
+    assert_eq!(events.read(), Heard::Changed);
+}
+
+#[test]
+fn events_that_were_lost_are_a_change_and_a_reason_to_watch_anew() {
+    let place = place();
+    let events = Events::start(&place.watched).unwrap();
+    let most: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    let (one, other) = (place.watched.tenants.join("1"), place.watched.tenants.join("2"));
+    fs::write(&one, "").unwrap();
+    for _ in 0..=most / 4 {
+        fs::rename(&one, &other).unwrap();
+        fs::rename(&other, &one).unwrap();
+    }
+    // The queue may be longer than what is read in one go.
+    assert!(
+        (0..=most)
+            .map(|_| events.read())
+            .take_while(|heard| *heard != Heard::Nothing)
+            .any(|heard| heard == Heard::Elsewhere)
+    );
+}
+
+/// A clock that goes on by itself, a tenth of a second each time that somebody looks.
+#[derive(Debug)]
+struct Hasty(std::sync::atomic::AtomicU64);
+
+impl Clock for Hasty {
+    fn unix_ms(&self) -> u64 {
+        0
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.fetch_add(100, std::sync::atomic::Ordering::SeqCst))
+    }
 }
 
 #[test]
 fn somebody_who_never_stops_writing_does_not_hold_reloads_up() {
-    #[derive(Debug)]
-    struct Hasty(std::sync::atomic::AtomicU64);
-    impl Clock for Hasty {
-        fn unix_ms(&self) -> u64 {
-            0
-        }
-        fn monotonic(&self) -> Duration {
-            Duration::from_millis(self.0.fetch_add(100, std::sync::atomic::Ordering::SeqCst))
-        }
-    }
-    let (sender, receiver) = sync_channel(1000);
-    for _ in 0..1000 {
-        sender.try_send(Signal::Changed).unwrap();
-    }
-    assert_eq!(settle(Signal::Replaced, &receiver, &Hasty(0.into())), Some(Settled::Replaced));
-    // Thirty looks at the clock are three seconds here; the rest is for the next time.
-    assert!(receiver.try_iter().count() > 900);
+    let mut asked = 0;
+    let next = &mut |_| {
+        asked += 1;
+        Woken::Heard(Heard::Changed)
+    };
+    assert_eq!(settle(Heard::Elsewhere, next, &Hasty(0.into())), Some(Heard::Elsewhere));
+    // Thirty looks at the clock are three seconds here.
+    assert_eq!(asked, 30);
 }
 
 #[test]
-fn lost_events_are_a_change_only_if_something_changed() {
-    let place = place();
-    let (sender, receiver) = sync_channel(SIGNALS);
-    let (unheard, _nobody) = sync_channel(SIGNALS);
-    let watcher = events(&place.watched, unheard).unwrap();
-    let (told, changes) = watch::channel(0);
-    let watched = place.watched.clone();
-    let thread = std::thread::spawn(move || on_events(&watched, watcher, &receiver, &told, &SystemClock::new()));
-    let lost = || sender.send(Signal::Lost).unwrap();
-    lost();
-    std::thread::park_timeout(QUIET * 3);
-    assert_eq!(*changes.borrow(), 0, "a reload that loses events by reading is no reason for the next one");
-    fs::write(place.watched.tenants.join("acme.toml"), "tenant = \"acme\"").unwrap();
-    lost();
-    let mut seen = changes.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let change = seen.wait_for(|count| *count == 1);
-    drop(runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), change).await }).unwrap().unwrap());
-    lost();
-    std::thread::park_timeout(QUIET * 3);
-    sender.send(Signal::Stop).unwrap();
-    thread.join().unwrap();
-    assert_eq!(*changes.borrow(), 1);
+fn a_burst_is_over_when_it_is_quiet_whatever_else_goes_on_beside_it() {
+    let mut waits = Vec::new();
+    let mut burst = [Heard::Nothing, Heard::Changed, Heard::Nothing, Heard::Nothing].into_iter();
+    let next = &mut |time: Duration| {
+        waits.push(time.as_millis());
+        burst.next().map_or(Woken::TimeUp, Woken::Heard)
+    };
+    assert_eq!(settle(Heard::Changed, next, &Hasty(0.into())), Some(Heard::Changed));
+    assert_eq!(waits, [250, 150, 250, 150, 50]);
+    assert_eq!(settle(Heard::Changed, &mut |_| Woken::Stop, &Hasty(0.into())), None);
 }

@@ -440,6 +440,13 @@ pub(crate) struct IndexEntry {
     pub(crate) max_unix_ms_before: u64,
 }
 
+/// Adds an entry for a batch at `offset` if the last one is far enough away.
+pub(crate) fn note_index(index: &mut Vec<IndexEntry>, offset: u64, records_before: u64, max_unix_ms_before: u64) {
+    if index.last().is_none_or(|last| offset - last.file_offset >= INDEX_STRIDE) {
+        index.push(IndexEntry { file_offset: offset, records_before, max_unix_ms_before });
+    }
+}
+
 pub(crate) fn encode_index(entries: &[IndexEntry]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(entries.len() * INDEX_ENTRY_BYTES);
     for entry in entries {

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::catalog::SegmentInfo;
-use super::format::{IndexEntry, SegmentHeader};
-use super::make::{Made, MakeError, make};
+use super::first::make_segment;
+use super::format::IndexEntry;
+use super::make::{Made, MakeError};
 use super::observer::SideFile;
 use super::options::WhenFull;
 use super::position::SegmentId;
@@ -176,7 +177,8 @@ impl Helper {
         }
     }
 
-    fn make(&self, id: SegmentId) -> Result<Made, MakeError> {
+    /// Makes a segment on the caller's thread, from a trimmed file or where there is room for it.
+    pub(crate) fn make(&self, id: SegmentId) -> Result<Made, MakeError> {
         let shared = &self.shared;
         let settings = &shared.settings;
         let recycled = shared.catalog().recyclable.pop();
@@ -185,16 +187,10 @@ impl Helper {
         }
         // Making room may have filled the pool.
         let recycled = recycled.or_else(|| shared.catalog().recyclable.pop());
-        let header = SegmentHeader {
-            identity: shared.identity(id),
-            created_unix_ms: shared.clock.unix_ms(),
-            segment_bytes: settings.segment_bytes,
-        };
-        let storage = &*shared.storage;
-        let made = make(storage, &settings.directory, &header, settings.mode, recycled.as_deref());
+        let made = make_segment(shared, id, recycled.as_deref());
         if made.is_err() && recycled.is_some() {
             // The trimmed file may be gone (another process took it). A new one is as good.
-            return Ok(make(storage, &settings.directory, &header, settings.mode, None)?);
+            return Ok(make_segment(shared, id, None)?);
         }
         Ok(made?)
     }

@@ -13,23 +13,23 @@ use super::catalog::{SegmentInfo, SegmentState};
 use super::cursor::{Cursor, ReadError};
 use super::damage::Damage;
 use super::entry::{Append, AppendError, Entry};
-use super::format::{Identity, LogId, SegmentHeader, payload_bytes_max};
+use super::first::Writing;
+use super::format::{Identity, LogId, payload_bytes_max};
 use super::helper::Helper;
 use super::look::Place;
-use super::make::{Made, MakeError, make};
+use super::make::MakeError;
 use super::names::side_path;
-use super::options::{Options, SyncMode, WhenFull};
+use super::options::{Options, SyncMode};
 use super::position::{Position, SegmentId};
 use super::queue::{Load, Pending, Queue};
 use super::recover::{OpenError, Opening, Recovery, log_id, take_epoch};
 use super::shared::{Parts, Settings, Shared, locked};
 use super::side;
 use super::stat::Stat;
-use super::storage::{Lock, RealStorage, Storage, WriteMode};
+use super::storage::{Lock, RealStorage, Storage, WriteMode, refuses_direct};
 use super::trim::{self, Trimmed};
 use super::trim_clock;
 use super::verify::{self, Report};
-use super::writer::Writer;
 
 /// A directory of segments, open for appending and reading. Dropping it is closing it.
 #[derive(Debug)]
@@ -63,7 +63,8 @@ impl Drop for Ended {
 
 impl Journal {
     /// Takes an epoch of its own, judges what is there, and starts to write a segment of its own. Reads the tails of
-    /// segments that were not sealed; blocks for as long as that takes.
+    /// segments that were not sealed; blocks for as long as that takes. On a full disk it opens without a segment: then
+    /// all can be read, appends fail with `Full`, and go on when there is room.
     #[expect(clippy::needless_pass_by_value, reason = "options are for one journal")]
     pub fn open(options: Options) -> Result<(Self, Recovery), OpenError> {
         options.check()?;
@@ -84,24 +85,10 @@ impl Journal {
             segment_bytes: options.segment_bytes,
             recycle_max: options.recycle_max,
         };
-        let (mut catalog, foreign, recovery) = opening.recover()?;
+        let (catalog, foreign, recovery) = opening.recover()?;
         for damage in &recovery.damage {
             tracing::error!(%damage, "damage in the log");
         }
-        let (first, mode) = loop {
-            let alone = foreign.is_empty() && options.when_full == WhenFull::Trim;
-            match first_segment(&options, log, epoch, &mut catalog.recyclable) {
-                Err(OpenError::Full) if alone => {
-                    let dropped =
-                        trim::drop_oldest_at_open(&*storage, directory, &log, options.segment_bytes, &mut catalog)
-                            .map_err(OpenError::io("making room for a segment"))?;
-                    if !dropped {
-                        return Err(OpenError::Full);
-                    }
-                }
-                made => break made?,
-            }
-        };
         let space = storage.space(directory).unwrap_or_default();
         let settings = Settings {
             directory: options.directory.clone(),
@@ -109,7 +96,7 @@ impl Journal {
             when_full: options.when_full,
             reserve_bytes: options.reserve_bytes,
             recycle_max: options.recycle_max,
-            mode,
+            sync: options.sync,
             read_only: false,
         };
         let queue = Queue::new(Load { records: options.queue_records, bytes: options.queue_bytes });
@@ -117,8 +104,21 @@ impl Journal {
         let parts = Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space };
         let shared = Arc::new(Shared::new(parts));
         let helper = Arc::new(Helper::new(Arc::clone(&shared)));
-        let writer =
-            Writer::new(Arc::clone(&shared), Arc::clone(&helper), options.heal, options.batch_bytes_max, first);
+        let first = match helper.make(SegmentId { epoch, sequence: 0 }) {
+            Ok(made) => Some(made),
+            Err(MakeError::Full) => {
+                // What is there can be read all the same, and appends go on by themselves when there is room.
+                tracing::error!(directory = %options.directory.display(), "there is no room for a segment of the log");
+                shared.queue.set_full(true);
+                None
+            }
+            Err(MakeError::Io(error)) if options.sync == SyncMode::Direct && refuses_direct(&error) => {
+                return Err(OpenError::DirectRefused);
+            }
+            Err(MakeError::Io(error)) => return Err(OpenError::io("making the first segment")(error)),
+        };
+        let writing =
+            Writing::new(Arc::clone(&shared), Arc::clone(&helper), options.heal, options.batch_bytes_max, first);
         let journal = Self {
             payload_bytes_max: payload_bytes_max(options.segment_bytes),
             shared,
@@ -126,11 +126,11 @@ impl Journal {
             threads: Mutex::default(),
             lock: Mutex::new(Some(lock)),
         };
-        journal.start(writer).map_err(OpenError::io("starting the log's threads"))?;
+        journal.start(writing).map_err(OpenError::io("starting the log's threads"))?;
         Ok((journal, recovery))
     }
 
-    fn start(&self, writer: Writer) -> io::Result<()> {
+    fn start(&self, writing: Writing) -> io::Result<()> {
         let helper = Arc::clone(&self.helper);
         let last = Last(Arc::clone(&self.shared), Arc::clone(&self.helper));
         let name = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -139,11 +139,11 @@ impl Journal {
             helper.run();
         })?;
         locked(&self.threads).push(helping);
-        let writing = name("log-writer").spawn(move || {
+        let writer = name("log-writer").spawn(move || {
             let _last = last;
-            writer.run();
+            writing.run();
         });
-        match writing {
+        match writer {
             Ok(thread) => locked(&self.threads).push(thread),
             Err(error) => {
                 self.helper.stop();
@@ -326,9 +326,10 @@ impl Journal {
         let times = || catalog.segments.values().filter(|info| info.records > 0);
         Stat {
             epoch: shared.epoch,
-            sync: match shared.settings.mode {
-                WriteMode::Direct => SyncMode::Direct,
-                WriteMode::Buffered => SyncMode::Fdatasync,
+            sync: match shared.mode.get() {
+                Some(WriteMode::Direct) => SyncMode::Direct,
+                Some(WriteMode::Buffered) => SyncMode::Fdatasync,
+                None => shared.settings.sync,
             },
             durable: shared.durable(),
             segments: catalog.segments.len(),
@@ -380,47 +381,4 @@ impl Drop for Journal {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// Makes the epoch's first segment and finds out how the file system wants to be written.
-fn first_segment(
-    options: &Options,
-    log: LogId,
-    epoch: u64,
-    recyclable: &mut Vec<String>,
-) -> Result<(Made, WriteMode), OpenError> {
-    let header = SegmentHeader {
-        identity: Identity { log, segment: SegmentId { epoch, sequence: 0 } },
-        created_unix_ms: options.clock.unix_ms(),
-        segment_bytes: options.segment_bytes,
-    };
-    let mut attempt = |mode| {
-        let recycled = recyclable.pop();
-        let (storage, directory) = (&*options.storage, options.directory.as_path());
-        let made = make(storage, directory, &header, mode, recycled.as_deref());
-        match made {
-            Err(_) if recycled.is_some() => make(storage, directory, &header, mode, None),
-            made => made,
-        }
-    };
-    let refused = |error: &io::Error| {
-        let codes = [rustix::io::Errno::INVAL, rustix::io::Errno::OPNOTSUPP].map(rustix::io::Errno::raw_os_error);
-        error.raw_os_error().is_some_and(|code| codes.contains(&code))
-    };
-    let (made, mode) = match options.sync {
-        SyncMode::Fdatasync => (attempt(WriteMode::Buffered), WriteMode::Buffered),
-        SyncMode::Direct => match attempt(WriteMode::Direct) {
-            Err(error) if refused(&error) => return Err(OpenError::DirectRefused),
-            made => (made, WriteMode::Direct),
-        },
-        SyncMode::Auto => match attempt(WriteMode::Direct) {
-            Err(error) if refused(&error) => (attempt(WriteMode::Buffered), WriteMode::Buffered),
-            made => (made, WriteMode::Direct),
-        },
-    };
-    let made = made.map_err(|error| match MakeError::from(error) {
-        MakeError::Full => OpenError::Full,
-        MakeError::Io(source) => OpenError::Io { what: "making the first segment".to_owned(), source },
-    })?;
-    Ok((made, mode))
 }

@@ -15,6 +15,7 @@ use super::trim::is_full;
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) id: SegmentId,
+    pub(crate) header: SegmentHeader,
     pub(crate) file: Arc<dyn StorageFile>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn make(
         write_durably(&*file, mode, 0, block.as_slice())?;
         storage.rename(&unfinished, &segment_path(directory, id))?;
         storage.sync_directory(directory)?;
-        Ok(Made { id, file })
+        Ok(Made { id, header: *header, file })
     })();
     if result.is_err() {
         // Half a file is of no use; if it cannot be removed now, the next open does it.

@@ -141,6 +141,17 @@ impl Queue {
         self.state().unavailable = None;
     }
 
+    /// Tells everybody of these that nothing was stored, and gives their room back.
+    pub(crate) fn refuse(&self, pending: VecDeque<Pending>, error: &AppendError) {
+        let mut load = Load::default();
+        for Pending { entry, waiter } in pending {
+            load.add(entry.payload.len());
+            // A waiter that went away is no error.
+            waiter.send(Err(error.clone())).ok();
+        }
+        self.release(load);
+    }
+
     pub(crate) fn release(&self, done: Load) {
         let mut state = self.state();
         state.load.records -= done.records;

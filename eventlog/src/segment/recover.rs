@@ -14,7 +14,7 @@ use super::names::{self, LOG_ID, Name, TRIM_MARK, end_path, free_name, lock_path
 use super::position::{Position, SegmentId};
 use super::scan::Manner;
 use super::storage::{Lock, Storage, WriteMode, read_or_nothing};
-use super::trim::{decode_mark, ignore_missing, is_full};
+use super::trim::{decode_mark, encode_mark, ignore_missing, is_full};
 use super::window::Window;
 
 /// What was found when a journal was opened.
@@ -43,8 +43,6 @@ pub enum OpenError {
     Options(#[from] super::options::InvalidOptions),
     #[error("segment {0} was written by a later version of Tidegate")]
     LaterVersion(SegmentId),
-    #[error("there is no room for a segment on the disk")]
-    Full,
     #[error("the disk does not take direct I/O, and nothing else is allowed")]
     DirectRefused,
     #[error("{what}: {source}")]
@@ -146,14 +144,24 @@ pub(crate) fn header_log_id(storage: &dyn Storage, directory: &Path) -> io::Resu
     Ok(None)
 }
 
+/// An empty file takes no block, but its name may: on a full disk, where the piece of the directory that it belongs to
+/// has no room left. Another name belongs to another piece. Of a hundred pieces some are always half empty.
+const NAMES_ON_FULL_DISK: usize = 32;
+
 /// Takes an epoch that nobody had before. Locked from the moment that others can see it.
 pub(crate) fn take_epoch(storage: &dyn Storage, directory: &Path) -> io::Result<(u64, Box<dyn Lock>)> {
     let mut epoch = Listing::read(storage, directory)?.max_epoch();
+    let mut without_room = 0;
     loop {
         epoch += 1;
-        if let Some(lock) = storage.lock_new(&lock_path(directory, epoch))? {
-            storage.sync_directory(directory)?;
-            return Ok((epoch, lock));
+        match storage.lock_new(&lock_path(directory, epoch)) {
+            Ok(Some(lock)) => {
+                storage.sync_directory(directory)?;
+                return Ok((epoch, lock));
+            }
+            Ok(None) => {}
+            Err(error) if is_full(&error) && without_room < NAMES_ON_FULL_DISK => without_room += 1,
+            Err(error) => return Err(error),
         }
     }
 }
@@ -174,6 +182,9 @@ impl Opening<'_> {
         let listing = Listing::read(self.storage, self.directory).map_err(OpenError::io("listing the log"))?;
         let mark = read_or_nothing(self.storage, &self.directory.join(TRIM_MARK), 4096);
         let mark = mark.map_err(OpenError::io("the trim mark"))?;
+        if mark.is_none() {
+            self.set_up_mark().map_err(OpenError::io("the first trim mark"))?;
+        }
         let trimmed = mark.and_then(|bytes| decode_mark(&self.log, &bytes)).unwrap_or(Position::START);
         let mut catalog = Catalog::new(trimmed);
         let mut recovery = Recovery { epoch: self.own, ..Recovery::default() };
@@ -196,6 +207,16 @@ impl Opening<'_> {
         recovery.records = catalog.segments.values().map(|info| info.records).sum();
         recovery.damage.clone_from(&catalog.damage);
         Ok((catalog, foreign, recovery))
+    }
+
+    /// A mark at the very beginning, so that the first trim of a full disk finds a block to write its own in.
+    fn set_up_mark(&self) -> io::Result<()> {
+        let mark = encode_mark(&self.log, Position::START);
+        match self.storage.put_new(&self.directory.join(TRIM_MARK), &mark) {
+            // The next open tries again.
+            Err(error) if is_full(&error) => Ok(()),
+            done => done.map(drop),
+        }
     }
 
     pub(crate) fn epoch(

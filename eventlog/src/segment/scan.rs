@@ -5,10 +5,9 @@
 //! batch before the one in front is durable: that is damage.
 
 use super::damage::{Damage, DamageKind};
-use super::format::{Footer, HEADER_BLOCK, Hash, Identity, IndexEntry, Invalid, Records};
+use super::format::{Footer, HEADER_BLOCK, Hash, Identity, IndexEntry, Invalid, Records, note_index};
 use super::position::SegmentId;
 use super::window::{NoBatchReason, Window};
-use super::writer::note_index;
 
 /// Sums over the batches of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

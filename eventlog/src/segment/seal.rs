@@ -76,7 +76,7 @@ fn write_footer(shared: &Shared, sealing: &Sealing) -> io::Result<u64> {
     let mut footer_block = make::block();
     footer.encode(footer_block.as_mut_slice());
 
-    let mode = shared.settings.mode;
+    let mode = shared.mode();
     let file = shared.storage.open_write(&segment_path(&shared.settings.directory, info.id), mode)?;
     // One after the other: a footer that reads vouches for the index, and a short file without a footer would be
     // taken for a damaged one.

@@ -42,7 +42,7 @@ pub(crate) fn settle(shared: &Shared, epoch: u64) -> io::Result<bool> {
     let trimmed = shared.catalog().trimmed;
     let judged = opening.epoch(epoch, false, trimmed, &listing.segments).map_err(|error| match error {
         OpenError::Io { source, .. } => source,
-        OpenError::LaterVersion(_) | OpenError::Options(_) | OpenError::Full | OpenError::DirectRefused => {
+        OpenError::LaterVersion(_) | OpenError::Options(_) | OpenError::DirectRefused => {
             io::Error::other(error.to_string())
         }
     })?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use domain::Clock;
@@ -13,7 +13,7 @@ use super::catalog::{Catalog, SegmentState};
 use super::damage::Damage;
 use super::format::{HEADER_BLOCK, Identity, LogId};
 use super::observer::SegmentObserver;
-use super::options::WhenFull;
+use super::options::{SyncMode, WhenFull};
 use super::position::{Position, SegmentId};
 use super::queue::Queue;
 use super::stat::Rate;
@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) when_full: WhenFull,
     pub(crate) reserve_bytes: u64,
     pub(crate) recycle_max: usize,
-    pub(crate) mode: WriteMode,
+    pub(crate) sync: SyncMode,
     /// A view: nothing is repaired or settled.
     pub(crate) read_only: bool,
 }
@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) epoch: u64,
     pub(crate) queue: Queue,
     catalog: Mutex<Catalog>,
+    /// How files are written: what the file system took when the first segment was made.
+    pub(crate) mode: OnceLock<WriteMode>,
     /// Offset part of the durable position; the epoch is ours.
     durable: AtomicU64,
     pub(crate) changes: watch::Sender<Position>,
@@ -113,6 +115,7 @@ impl Shared {
             epoch: parts.epoch,
             queue: parts.queue,
             catalog: Mutex::new(parts.catalog),
+            mode: OnceLock::new(),
             durable: AtomicU64::new(start.offset()),
             changes: watch::Sender::new(start),
             foreign: Mutex::new(parts.foreign),
@@ -131,6 +134,11 @@ impl Shared {
 
     pub(crate) fn catalog(&self) -> MutexGuard<'_, Catalog> {
         locked(&self.catalog)
+    }
+
+    /// How files are written; before the first segment was made it makes no difference.
+    pub(crate) fn mode(&self) -> WriteMode {
+        self.mode.get().copied().unwrap_or(WriteMode::Buffered)
     }
 
     pub(crate) fn identity(&self, segment: SegmentId) -> Identity {

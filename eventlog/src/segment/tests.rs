@@ -3,6 +3,7 @@
 mod basics;
 mod crash;
 mod damage;
+mod full_start;
 pub(super) mod rig;
 mod space;
 mod trimming;

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use super::catalog::{Catalog, SegmentInfo, SegmentState};
+use super::catalog::{SegmentInfo, SegmentState};
 use super::format::LogId;
 use super::names::{self, Name, TRIM_MARK, end_path, free_name, segment_path, side_path};
 use super::position::{Position, SegmentId};
@@ -130,39 +130,6 @@ impl Dir<'_> {
         file.write_at(0, &bytes)?;
         file.sync()
     }
-}
-
-/// Drops the oldest segment of a journal that is being opened, so that there is room for a first one: a process that
-/// does not start can make none. The file is kept for that. False if there is none to drop.
-pub(crate) fn drop_oldest_at_open(
-    storage: &dyn Storage,
-    directory: &Path,
-    log: &LogId,
-    segment_bytes: u64,
-    catalog: &mut Catalog,
-) -> io::Result<bool> {
-    let Some(oldest) = catalog.segments.values().next().copied() else { return Ok(false) };
-    let mark = oldest.end_position();
-    Dir { storage, directory, log }.write_mark(mark, &[oldest], &mut || {
-        let Some(name) = catalog.recyclable.pop() else { return Ok(false) };
-        ignore_missing(storage.remove(&directory.join(name))).map(|()| true)
-    })?;
-    catalog.trimmed = catalog.trimmed.max(mark);
-    catalog.segments.remove(&oldest.id);
-    catalog.damage.retain(|damage| damage.segment > oldest.id);
-    let path = segment_path(directory, oldest.id);
-    if oldest.file_bytes == segment_bytes {
-        let name = free_name(oldest.id);
-        ignore_missing(storage.rename(&path, &directory.join(&name)))?;
-        catalog.recyclable.push(name);
-    } else {
-        ignore_missing(storage.remove(&path))?;
-    }
-    ignore_missing(storage.remove(&end_path(directory, oldest.id)))?;
-    ignore_missing(storage.remove(&side_path(directory, oldest.id)))?;
-    storage.sync_directory(directory)?;
-    tracing::warn!(segment = %oldest.id, records = oldest.records, "dropped for want of space");
-    Ok(true)
 }
 
 /// Gives the space of a trimmed file back to the file system; false if none waits for reuse.

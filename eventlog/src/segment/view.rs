@@ -15,13 +15,13 @@ use super::cursor::{Cursor, ReadError};
 use super::damage::Damage;
 use super::epoch::Case;
 use super::names::{TRIM_MARK, lock_path};
-use super::options::WhenFull;
+use super::options::{SyncMode, WhenFull};
 use super::position::Position;
 use super::queue::{Load, Queue};
 use super::recover::{Listing, OpenError, enter, header_log_id, stored_log_id};
 use super::scan::Manner;
 use super::shared::{Parts, Settings, Shared};
-use super::storage::{Space, Storage, WriteMode, read_or_nothing};
+use super::storage::{Space, Storage, read_or_nothing};
 use super::trim::decode_mark;
 
 /// A directory of segments, open for reading only.
@@ -80,7 +80,7 @@ impl View {
             when_full: WhenFull::Refuse,
             reserve_bytes: 0,
             recycle_max: 0,
-            mode: WriteMode::Buffered,
+            sync: SyncMode::Auto,
             read_only: true,
         };
         let queue = Queue::new(Load::default());

@@ -15,12 +15,13 @@ use std::time::Duration;
 use super::aligned::AlignedBuf;
 use super::catalog::{SegmentInfo, SegmentState};
 use super::entry::{AppendError, Appended, CheckContext, Waiter};
+use super::first::fresh;
 use super::format::{
-    BATCH_HEADER_BYTES, BatchHeader, Encoder, HEADER_BLOCK, Hash, INDEX_STRIDE, Identity, IndexEntry,
-    RECORD_HEADER_BYTES, RecordFields, Records, SegmentHeader, padded, tail_reserve,
+    BATCH_HEADER_BYTES, BatchHeader, Encoder, HEADER_BLOCK, Hash, Identity, IndexEntry, RECORD_HEADER_BYTES,
+    RecordFields, Records, note_index, padded, tail_reserve,
 };
 use super::helper::{Helper, Sealing};
-use super::make::{Made, MakeError, make, prove, write_durably};
+use super::make::{Made, MakeError, write_durably};
 use super::names::{free_name, segment_path};
 use super::options::Backoff;
 use super::position::{Position, SegmentId};
@@ -59,6 +60,7 @@ struct Batch {
     max_unix_ms: u64,
 }
 
+#[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     helper: Arc<Helper>,
@@ -81,7 +83,14 @@ enum Stop {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, helper: Arc<Helper>, heal: Backoff, batch_bytes: u32, first: Made) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        helper: Arc<Helper>,
+        heal: Backoff,
+        batch_bytes: u32,
+        first: Made,
+        taken: VecDeque<Pending>,
+    ) -> Self {
         let identity = shared.identity(first.id);
         let buffer = AlignedBuf::zeroed(usize::try_from(padded(u64::from(batch_bytes))).unwrap_or(usize::MAX));
         let current = Current::new(&shared, first, identity.seed());
@@ -93,7 +102,7 @@ impl Writer {
             chain: identity.seed(),
             sequences: HashMap::new(),
             buffer,
-            taken: VecDeque::new(),
+            taken,
             batch: Batch::default(),
         }
     }
@@ -203,7 +212,7 @@ impl Writer {
 
     fn commit(&mut self, header: &BatchHeader, whole: &[u8]) -> Result<(), Stop> {
         let offset = self.current.offset;
-        let mode = self.shared.settings.mode;
+        let mode = self.shared.mode();
         write_durably(&*self.current.made.file, mode, offset, whole).map_err(Stop::Disk)?;
 
         // Durable. From here on nothing can fail.
@@ -252,7 +261,7 @@ impl Writer {
                 // The current segment stays; what waits is told, and so is who comes until there is room.
                 self.shared.queue.set_full(true);
                 let taken = std::mem::take(&mut self.taken);
-                self.refuse(taken, &AppendError::Full);
+                self.shared.queue.refuse(taken, &AppendError::Full);
                 true
             }
             Err(MakeError::Io(error)) => self.heal(&error),
@@ -295,15 +304,6 @@ impl Writer {
         self.helper.prepare(self.next_id());
     }
 
-    fn refuse(&self, pending: VecDeque<Pending>, error: &AppendError) {
-        let mut load = Load::default();
-        for Pending { entry, waiter } in pending {
-            load.add(entry.payload.len());
-            answer(waiter, Err(error.clone()));
-        }
-        self.shared.queue.release(load);
-    }
-
     /// Fails everything, then tries until a fresh segment has proved the disk. False if the queue was closed before.
     fn heal(&mut self, error: &io::Error) -> bool {
         let reason: Arc<str> = error.to_string().into();
@@ -319,8 +319,8 @@ impl Writer {
         }
         self.shared.queue.release(std::mem::take(&mut self.batch.load));
         let taken = std::mem::take(&mut self.taken);
-        self.refuse(taken, &unavailable);
-        self.refuse(waiting, &unavailable);
+        self.shared.queue.refuse(taken, &unavailable);
+        self.shared.queue.refuse(waiting, &unavailable);
 
         let info = self.close_current();
         if let Some(observer) = &self.shared.observer {
@@ -329,35 +329,10 @@ impl Writer {
         }
         // A segment that was prepared before the failure proves nothing: its number is taken by a fresh file.
         self.helper.settle();
-        let mut pause = self.heal.first;
-        loop {
-            if self.shared.queue.pause(pause) {
-                return false;
-            }
-            match self.fresh() {
-                Ok(made) => {
-                    self.shared.counters.heals.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(segment = %made.id, "a fresh segment has proved the log's disk: appends go on");
-                    self.open(made);
-                    self.shared.queue.make_available();
-                    return true;
-                }
-                Err(error) => tracing::error!(%error, "the log's disk still fails"),
-            }
-            pause = (pause * 2).min(self.heal.max);
-        }
-    }
-
-    fn fresh(&self) -> io::Result<Made> {
-        let settings = &self.shared.settings;
-        let header = SegmentHeader {
-            identity: self.shared.identity(self.next_id()),
-            created_unix_ms: self.shared.clock.unix_ms(),
-            segment_bytes: settings.segment_bytes,
-        };
-        let made = make(&*self.shared.storage, &settings.directory, &header, settings.mode, None)?;
-        prove(&*self.shared.storage, &settings.directory, &header)?;
-        Ok(made)
+        let Some(made) = fresh(&self.shared, self.heal, self.next_id()) else { return false };
+        self.open(made);
+        self.shared.queue.make_available();
+        true
     }
 
     /// A clean end: the segment is sealed as the epoch's last.
@@ -420,13 +395,6 @@ impl Current {
         info.records += u64::from(header.records);
         self.batches += 1;
         self.offset += header.padded();
-    }
-}
-
-/// Adds an entry for a batch at `offset` if the last one is far enough away.
-pub(crate) fn note_index(index: &mut Vec<IndexEntry>, offset: u64, records_before: u64, max_unix_ms_before: u64) {
-    if index.last().is_none_or(|last| offset - last.file_offset >= INDEX_STRIDE) {
-        index.push(IndexEntry { file_offset: offset, records_before, max_unix_ms_before });
     }
 }
 

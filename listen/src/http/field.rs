@@ -25,7 +25,7 @@ const fn classes() -> [u8; 256] {
         if unreserved || sub_delims || matches!(byte, b':' | b'@' | b'/' | b'%') {
             class |= PATH | QUERY;
         }
-        if byte == b'?' {
+        if matches!(byte, b'?' | b'[' | b']' | b'{' | b'}' | b'|' | b'^' | b'`') {
             class |= QUERY;
         }
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
@@ -56,7 +56,9 @@ pub(super) fn is_path(bytes: &[u8]) -> bool {
     all(bytes, PATH)
 }
 
-/// Bytes of `*( pchar / "/" / "?" )`; a `%` still has to be checked by [`percent_is_sound`].
+/// Bytes of `*( pchar / "/" / "?" )`, and ``[ ] { } | ^ ` ``, which clients that follow the WHATWG URL standard (Node's
+/// fetch among them) send as they are: a provider to whom somebody gave `…?tags[]=a` sends just that. No hop reads them
+/// in two ways. A `%` still has to be checked by [`percent_is_sound`].
 pub(super) fn is_query(bytes: &[u8]) -> bool {
     all(bytes, QUERY)
 }
@@ -106,7 +108,7 @@ mod tests {
         );
         assert_eq!(
             members(is_query),
-            "!$%&'()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
+            "!$%&'()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
         );
         assert_eq!(members(is_host_name), "-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz");
         for byte in 0..=255_u8 {

@@ -14,6 +14,10 @@ pub struct Faults {
     pub write_fails: u64,
     pub sync_fails: u64,
     pub create_fails: u64,
+    /// Creations that meet a full disk although it says that it has room, as with a quota.
+    pub create_full: u64,
+    /// Lock files that the directory has no room for.
+    pub lock_full: u64,
     pub read_fails: u64,
     /// After so many writes and syncs the power goes, in the middle of one of them.
     pub power_cut_after: Option<u64>,
@@ -27,6 +31,8 @@ struct State {
     operations: u64,
     /// Those that failed by the dice.
     failed: u64,
+    /// Files of zeros that were asked for.
+    creations: u64,
     /// Small files that the disk does not give.
     unreadable: Vec<PathBuf>,
     out: bool,
@@ -60,8 +66,15 @@ fn eio() -> io::Error {
 
 impl FaultyStorage {
     pub fn new(memory: MemoryStorage, seed: u64, faults: Faults) -> Self {
-        let state =
-            State { faults, dice: Dice::new(seed), operations: 0, failed: 0, unreadable: Vec::new(), out: false };
+        let state = State {
+            faults,
+            dice: Dice::new(seed),
+            operations: 0,
+            failed: 0,
+            creations: 0,
+            unreadable: Vec::new(),
+            out: false,
+        };
         Self { memory, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -77,6 +90,11 @@ impl FaultyStorage {
     /// How many operations failed by the dice.
     pub fn failed(&self) -> u64 {
         self.with(|state| state.failed)
+    }
+
+    /// How often a file of zeros was asked for.
+    pub fn creations(&self) -> u64 {
+        self.with(|state| state.creations)
     }
 
     /// Has the power gone?
@@ -125,6 +143,10 @@ impl Storage for FaultyStorage {
     }
 
     fn create_zeroed(&self, path: &Path, bytes: u64) -> io::Result<()> {
+        self.with(|state| state.creations += 1);
+        if matches!(self.fate(|faults| faults.create_full, false), Fate::Fails) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         match self.fate(|faults| faults.create_fails, false) {
             Fate::Done => self.memory.create_zeroed(path, bytes),
             Fate::Fails | Fate::PowerCut => Err(eio()),
@@ -184,6 +206,9 @@ impl Storage for FaultyStorage {
 
     fn lock_new(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         self.live()?;
+        if matches!(self.fate(|faults| faults.lock_full, false), Fate::Fails) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.memory.lock_new(path)
     }
 

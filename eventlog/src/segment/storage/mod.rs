@@ -33,6 +33,12 @@ pub(crate) fn read_or_nothing(storage: &dyn Storage, path: &Path, bytes_max: u64
     })
 }
 
+/// Does the file system refuse `O_DIRECT`, and nothing else?
+pub(crate) fn refuses_direct(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [rustix::io::Errno::INVAL, rustix::io::Errno::OPNOTSUPP].iter().any(|e| Some(e.raw_os_error()) == code)
+}
+
 /// How a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMode {

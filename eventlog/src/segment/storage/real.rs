@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 
-use super::{FileInfo, Lock, Space, Storage, StorageFile, WriteMode};
+use super::{FileInfo, Lock, Space, Storage, StorageFile, WriteMode, refuses_direct};
 use crate::segment::aligned::AlignedBuf;
 
 /// `O_DSYNC`: the data, and what is needed to read it again. rustix's `DSYNC` is `O_SYNC`, which waits for timestamps
@@ -40,11 +40,6 @@ impl Lock for RealLock {}
 
 fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags | OFlags::CLOEXEC, PRIVATE)?))
-}
-
-fn refuses_direct(error: &io::Error) -> bool {
-    let code = error.raw_os_error();
-    [rustix::io::Errno::INVAL, rustix::io::Errno::OPNOTSUPP].iter().any(|e| Some(e.raw_os_error()) == code)
 }
 
 /// Some file systems take the flag when a file is opened, and refuse the first read. Any other failure is for whoever

@@ -134,6 +134,24 @@ fn a_disk_without_a_free_byte_can_be_trimmed() {
 }
 
 #[test]
+fn the_first_trim_of_all_needs_no_free_byte() {
+    for recycle_max in [4, 0] {
+        let memory = MemoryStorage::new();
+        let (journal, _) = Journal::open(Options { recycle_max, ..options(Arc::new(memory.clone())) }).unwrap();
+        let positions: Vec<_> = (0..100).map(|_| append(&journal, vec![1; 3000]).position).collect();
+        all_sealed(&journal);
+        let used: usize = memory.files().iter().map(|(_, bytes)| bytes.len()).sum();
+        memory.set_capacity(Some(used as u64));
+        assert!(journal.trim_before(positions[40]).unwrap().segments > 0);
+        memory.kill();
+        drop(journal);
+        let (journal, recovery) = open(&memory);
+        assert_eq!(recovery.damage, []);
+        assert!(matches!(read_from(&journal, positions[20]), Err(crate::segment::ReadError::Trimmed { .. })));
+    }
+}
+
+#[test]
 fn files_that_hold_nothing_go_before_records() {
     let memory = MemoryStorage::new();
     let clock = ManualClock::at_unix_ms(NOW);
