@@ -91,13 +91,7 @@ pub(crate) async fn serve(stream: Stream, mut socket: Socket, open: &Open) {
             Next::Refuse(refusal) => return refuse(gate, socket, refusal).await,
         };
         let busy = open.busy();
-        let mut exchange = match Exchange::open(gate, socket, place, parser.take_parts()).await {
-            Ok(exchange) => exchange,
-            Err(unopened) => {
-                let (gate, socket, _, refusal) = *unopened;
-                return refuse(gate, socket, refusal).await;
-            }
-        };
+        let mut exchange = Exchange::begin(gate, socket, place, parser.take_parts());
         let site = exchange.site();
         let answer = handle(&site, &mut exchange).await;
         site.observer.answered(answer.status);
@@ -196,8 +190,8 @@ async fn refuse(mut gate: Box<Gate>, mut socket: Socket, refusal: Refusal) {
     site.observer.refused(refusal);
     let to_head = gate.inbox().starts_with(b"HEAD ");
     let answer = site.handler.refused(socket.peer, refusal);
-    let bytes = answer.encode_closing(to_head, &date::get_cached_date());
-    match socket.timer.within(site.settings.write_timeout, gate.write(bytes)).await {
+    let bytes = answer.encode(to_head, true, &date::get_cached_date());
+    match socket.timer.within(site.settings.write_timeout, gate.write(&bytes)).await {
         Ok(Ok(())) => linger(gate, socket).await,
         Ok(Err(_)) => {}
         Err(Elapsed) => site.observer.timed_out(Phase::Write),

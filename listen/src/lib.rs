@@ -4,14 +4,13 @@
 //! Pingora Server ─ Service ─ TCP listener          server.rs, service.rs
 //!   └▶ connection loop: caps, deadlines, drain     connection.rs
 //!        └▶ gate: sees every raw byte              gate.rs, http/
-//!             └▶ Pingora's HTTP/1 session          exchange.rs
-//!                  └▶ Handler                      handler.rs
+//!             └▶ Exchange ─ Handler                exchange.rs, handler.rs
 //! ```
 //!
-//! The gate reads a request's head itself, under one deadline for the whole of it, and judges it strictly. Only then
-//! does Pingora's session see it: exactly that head, and then exactly that message's body, whose framing is checked
-//! again while the bytes pass. What lies behind the message stays in the gate for the next request, so pipelining
-//! needs no help from the session, and two parsers have to agree before a body counts as complete.
+//! The gate reads a request's head under one deadline for the whole of it, and judges it strictly; then exactly that
+//! message's body, whose framing is checked while its bytes pass. What lies behind the message stays in the gate for
+//! the next request, which is all that pipelining needs. Why this is not Pingora's own HTTP session is in
+//! `docs/decisions/0004`; what that session makes of the same bytes is compared in tests.
 //!
 //! Nobody outside this crate names a type of Pingora's. Each service runs on a runtime of its own that Pingora makes;
 //! whatever else the process does (admin, reload, timers) runs on the caller's: [`Server::run`] blocks a thread.

@@ -7,7 +7,6 @@ use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use config::Listener;
 use domain::Refusal;
 use pingora_core::apps::ServerApp;
@@ -184,10 +183,10 @@ impl App {
     /// Told rather than hung up on, since a provider counts a 503 with `Retry-After` as an answer and waits.
     async fn turn_away(&self, stream: Stream, peer: SocketAddr) {
         let answer = self.site.handler.refused(peer, Refusal::Overloaded);
-        let bytes: Bytes = answer.encode_closing(false, &date::get_cached_date());
+        let bytes = answer.encode(false, true, &date::get_cached_date());
         let mut gate = Gate::new(stream);
         let telling = async {
-            gate.write(bytes).await?;
+            gate.write(&bytes).await?;
             gate.finish().await?;
             // Closing before its request has come would reset the connection, and the answer with it.
             while poll_fn(|cx| gate.poll_discard(cx)).await? > 0 {}

@@ -45,8 +45,7 @@ pub async fn exchange(
     let mut drain = Drain::new(&Connections::new());
     match next(&mut gate, &mut socket, &mut parser, &mut drain).await {
         Next::Head { skipped, length } => {
-            let opened = Exchange::open(gate, socket, (skipped, length), parser.take_parts()).await;
-            opened.map(|exchange| (exchange, client)).map_err(|unopened| unopened.3)
+            Ok((Exchange::begin(gate, socket, (skipped, length), parser.take_parts()), client))
         }
         Next::Close => Err(Refusal::MalformedRequest),
         Next::Refuse(refusal) => Err(refusal),

@@ -1,4 +1,5 @@
-//! Properties of the whole stack: gate and session together, over a pipe that holds as little as one byte.
+//! Properties of the whole stack, over a pipe that holds as little as one byte. Pingora's own HTTP session, which this
+//! crate does without, is the second opinion.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -6,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use config::Listener;
 use domain::Refusal;
+use pingora_core::protocols::http::v1::server::HttpSession;
 use proptest::prelude::*;
+use tokio::io::AsyncWriteExt;
 
 use crate::testing::{converse_through, exchange, peer};
 use crate::{Answer, Exchange, Handler};
@@ -166,8 +169,40 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(one, 1..4).prop_map(|messages| messages.concat())
 }
 
+/// The body of the first message as Pingora's session reads it; None where it finds none that is whole.
+async fn as_pingora_reads(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (mut client, server) = tokio::io::duplex(1 << 20);
+    client.write_all(bytes).await.unwrap();
+    drop(client);
+    let mut session = HttpSession::new(Box::new(server));
+    session.read_request().await.ok()??;
+    let mut body = Vec::new();
+    while let Some(part) = session.read_body_bytes().await.ok()? {
+        body.extend_from_slice(&part);
+    }
+    Some(body)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_body_that_is_whole_here_is_the_same_body_there(
+        mut bytes in messages(),
+        place in any::<prop::sample::Index>(),
+        byte in prop_oneof![prop::sample::select(b"\r\n\0 ;:,0".to_vec()), any::<u8>()],
+        broken: bool,
+    ) {
+        if broken {
+            let at = place.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        if let Some(first) = conversation(&bytes, 1 << 20).0.first() {
+            let theirs = runtime.block_on(as_pingora_reads(&bytes));
+            prop_assert_eq!(theirs.as_ref(), Some(first), "{}", bytes.escape_ascii());
+        }
+    }
 
     #[test]
     fn how_messages_are_cut_changes_no_answer(bytes in messages(), pipe in 1..300_usize) {

@@ -1,8 +1,7 @@
 //! The chunked coding (RFC 9112 §7.1), checked byte by byte as it passes.
 //!
-//! This parser decodes nothing: it says where the message ends, how many bytes of data it holds, and whether every
-//! byte of framing is what the grammar has there. Stricter than the framework's own, which ends a body at an empty
-//! chunk size and takes a bare LF in an extension.
+//! It says where the message ends, which bytes are data, and whether every byte of framing is what the grammar has
+//! there. Stricter than many: an empty chunk size ends no body, and a bare LF ends no line.
 //!
 //! Extensions are checked against their grammar, counted against a bound, and ignored. Trailer fields are checked,
 //! bounded by the same limits as the head, and dropped: never merged into the head, whatever they are called.
@@ -97,13 +96,14 @@ impl ChunkScan {
         self.data
     }
 
-    /// Takes bytes until the message ends; says how many of them belong to it. A chunk that would take the data
-    /// beyond `data_max` is refused as soon as its size is known.
-    pub fn feed(&mut self, bytes: &[u8], data_max: u64) -> Result<usize, Refusal> {
+    /// Takes bytes until the message ends, and says how many of them belong to it; `data` gets the stretches that are
+    /// the body's. A chunk that would take the data beyond `data_max` is refused as soon as its size is known.
+    pub fn feed(&mut self, bytes: &[u8], data_max: u64, mut data: impl FnMut(&[u8])) -> Result<usize, Refusal> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
             if self.state == State::Data {
                 let here = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len() - at);
+                data(&bytes[at..at + here]);
                 at += here;
                 self.left -= here as u64;
                 self.data += here as u64;

@@ -47,7 +47,7 @@ pub(super) fn is_token_byte(byte: u8) -> bool {
 }
 
 /// `token`: at least one `tchar`.
-pub(super) fn is_token(bytes: &[u8]) -> bool {
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && all(bytes, TOKEN)
 }
 
@@ -80,7 +80,7 @@ pub(super) fn is_value_byte(byte: u8) -> bool {
 }
 
 /// A whole field value. Without a branch per byte, so that the compiler checks many at once.
-pub(super) fn is_value(bytes: &[u8]) -> bool {
+pub(crate) fn is_value(bytes: &[u8]) -> bool {
     bytes.iter().fold(true, |sound, &byte| sound & is_value_byte(byte))
 }
 

@@ -71,10 +71,6 @@ impl HeadParts {
     pub(crate) fn framing(&self) -> (Option<u64>, bool) {
         (self.content_length, self.chunked)
     }
-
-    pub(crate) fn is_absolute(&self) -> bool {
-        self.absolute
-    }
 }
 
 /// The head of one request: every byte checked, exactly one reading left.

@@ -3,7 +3,7 @@
 
 mod authority;
 mod chunked;
-mod field;
+pub(crate) mod field;
 mod head;
 mod parse;
 mod target;

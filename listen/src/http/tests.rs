@@ -303,11 +303,13 @@ const TRAILER: TrailerLimits = TrailerLimits { bytes: 60, count: 3 };
 fn scan_in(bytes: &[u8], cuts: impl Iterator<Item = usize>, max: u64) -> Result<(u64, Option<usize>), Refusal> {
     let mut scan = ChunkScan::new(TRAILER);
     let mut at = 0;
+    let mut given = 0;
     for end in cuts.filter(|&cut| cut < bytes.len()).chain([bytes.len()]) {
         if end > at {
-            at += scan.feed(&bytes[at..end], max)?;
+            at += scan.feed(&bytes[at..end], max, |data| given += data.len() as u64)?;
         }
     }
+    assert_eq!(given, scan.data_bytes());
     Ok((scan.data_bytes(), scan.is_done().then_some(at)))
 }
 
