@@ -58,7 +58,7 @@ impl Gateway {
 
         // 6. Durable before anything is promised.
         let event = self.event(&endpoint, exchange.head(), &delivery, &verified, class);
-        let id = self.commit(&endpoint, event).await?;
+        let id = self.commit(exchange, &endpoint, event).await?;
 
         // 7. The answer in the form that the provider expects.
         self.tell_accepted(&endpoint, &delivery, &verified, id, class);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::{EventId, Refusal, Slot};
 use eventlog::{AppendError, Class, DeliveryId, HeaderBlock, NewEvent};
-use listen::Head;
+use listen::{Exchange, Head};
 
 use crate::Gateway;
 use crate::accept::No;
@@ -39,12 +39,17 @@ impl Gateway {
 
     /// Waits until the event is durable. A log that cannot say so in time is a 503, and the event may be stored all
     /// the same: a 503 is no promise that it is not.
-    pub(crate) async fn commit(&self, endpoint: &Endpoint, event: NewEvent) -> Result<EventId, No> {
+    pub(crate) async fn commit(
+        &self,
+        exchange: &mut Exchange,
+        endpoint: &Endpoint,
+        event: NewEvent,
+    ) -> Result<EventId, No> {
         let append = self.parts.log.append(event);
-        match tokio::time::timeout(endpoint.snapshot().settings.commit_timeout, append).await {
-            Ok(Ok(appended)) => Ok(appended.id),
-            Ok(Err(error)) => Err(not_committed(&error)),
-            Err(_) => Err(No::because(Refusal::LogUnavailable, "the log did not commit in time")),
+        match exchange.within(endpoint.snapshot().settings.commit_timeout, append).await {
+            Some(Ok(appended)) => Ok(appended.id),
+            Some(Err(error)) => Err(not_committed(&error)),
+            None => Err(No::because(Refusal::LogUnavailable, "the log did not commit in time")),
         }
     }
 
