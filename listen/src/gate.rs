@@ -115,7 +115,7 @@ impl Gate {
     pub(crate) fn skip_arrived(&mut self) -> bool {
         let skipped = self.framing.take(&self.inbox, u64::MAX, |_| ());
         skipped.is_ok_and(|bytes| {
-            self.inbox.advance(bytes);
+            self.forget_front(bytes);
             self.framing.is_done()
         })
     }
@@ -130,7 +130,7 @@ impl Gate {
         while body.len() == before && !self.framing.is_done() {
             if !self.inbox.is_empty() {
                 let taken = self.framing.take(&self.inbox, data_max, |data| body.extend_from_slice(data))?;
-                self.inbox.advance(taken);
+                self.forget_front(taken);
                 continue;
             }
             let read = if let Framing::Length(left) = &mut self.framing {
@@ -160,6 +160,11 @@ impl Gate {
     /// Says that nothing more will be written.
     pub(crate) async fn finish(&mut self) -> io::Result<()> {
         AsyncWriteExt::shutdown(&mut self.raw).await
+    }
+
+    /// An inbox that is empty holds on to no memory: a connection may idle for long after this.
+    fn forget_front(&mut self, bytes: usize) {
+        drop(self.split_off_front(bytes));
     }
 
     fn split_off_front(&mut self, bytes: usize) -> Bytes {
