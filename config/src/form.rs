@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::document::Document;
 
-pub(crate) use scalar::{Bytes, Choice, Count, Flag, Moment, Span};
+pub(crate) use scalar::{Blocks, Bytes, Choice, Count, Flag, Moment, Span};
 pub(crate) use table::{Declared, Table, object_schema};
 pub(crate) use text::{Text, address, bytes_rate, events_rate, network, path, text, url};
 pub(crate) use wrap::{List, Located, Maybe, Needed, Placed, Shown};

@@ -73,6 +73,43 @@ impl<T: TryFrom<u64> + TryInto<u64> + Copy> Form<T> for Bytes {
     }
 }
 
+/// A size that files are made of: whole blocks of 4 KiB, in a range.
+pub(crate) struct Blocks(pub(crate) RangeInclusive<u64>);
+
+/// What direct writes are made of.
+const BLOCK_BYTES: u64 = 4 << 10;
+
+impl Blocks {
+    fn bytes(&self) -> Bytes {
+        Bytes(self.0.clone())
+    }
+}
+
+impl Form<u64> for Blocks {
+    fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<u64> {
+        let bytes: u64 = self.bytes().read(document, at)?;
+        if bytes.is_multiple_of(BLOCK_BYTES) {
+            return Some(bytes);
+        }
+        // The ends of the range are whole blocks, so the next one is within it.
+        let (shown, next) = (format_bytes(bytes), format_bytes(bytes.next_multiple_of(BLOCK_BYTES)));
+        document.fault(at.span(), format!("{shown} is no multiple of 4KiB; write \"{next}\""));
+        None
+    }
+
+    fn show(&self, value: &u64) -> String {
+        self.bytes().show(value)
+    }
+
+    fn kind(&self) -> String {
+        format!("{}, in steps of 4KiB", Form::<u64>::kind(&self.bytes()))
+    }
+
+    fn schema(&self) -> Value {
+        Form::<u64>::schema(&self.bytes())
+    }
+}
+
 /// A duration with its unit, in a range.
 pub(crate) struct Span(pub(crate) RangeInclusive<Duration>);
 

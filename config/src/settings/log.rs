@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::form::{Bytes, Choice, Count, Flag, List, Needed, Shown, Span, Table, path, settings, text};
+use crate::form::{Blocks, Bytes, Choice, Count, Flag, List, Needed, Shown, Span, Table, path, settings, text};
 use crate::units::{GIB, KIB, MIB, TIB, days, seconds};
 
 /// How an append is made durable.
@@ -33,7 +33,7 @@ settings! {
         directory: PathBuf = "/var/lib/tidegate/log".into(), path(), restart,
             "Where packages keep state. The control socket and the last good files of tenants go beside it.";
         /// Size of one segment file.
-        segment_bytes: u64 = 64 * MIB, Bytes(MIB..=2 * GIB), restart,
+        segment_bytes: u64 = 64 * MIB, Blocks(MIB..=2 * GIB), restart,
             "Retention drops whole segments and a damaged one is set aside whole: small enough for both, large enough that opening the next one is rare.";
         /// Writers, each with a file of its own.
         shards: u16 = 1, Count(1..=64), restart,
