@@ -102,7 +102,8 @@ impl EmbeddedLog {
     }
 
     /// Opens what is there for reading: beside a running process, or when none runs. Takes no lock, repairs nothing,
-    /// writes nothing. What a running process appends is seen up to its last batch but one of this moment.
+    /// writes nothing. What a running process has appended by now is seen to its end; its last batch may be one whose
+    /// senders have no answer yet, or are told that it failed.
     pub fn open_read_only(directory: &Path, node: NodeId, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let fault = |source| OpenError::Directory { directory: directory.display().to_string(), source };
         // That it can be listed at all: an empty answer for a path that is mistyped would mislead.

@@ -104,6 +104,13 @@ impl Case<'_> {
         Ok(epoch)
     }
 
+    /// Makes durable what was read of a segment that somebody else writes. For whoever only looks, it may be shown then;
+    /// whether its writer will own it is not known yet, so that whoever reads on behind it must not have seen it.
+    fn make_durable(&self, segment: SegmentId) -> bool {
+        let file = self.storage.open_read(&segment_path(self.directory, segment), WriteMode::Buffered);
+        file.and_then(|file| file.sync()).is_ok()
+    }
+
     /// Compares the end of what is before with what the segment's first batch names. False if they do not meet.
     fn link(&self, epoch: &mut Epoch, carry: Option<Hash>, looked: &Looked) -> bool {
         let before = epoch.segments.last().filter(|before| before.id.sequence + 1 == looked.id.sequence);
@@ -150,6 +157,7 @@ impl Case<'_> {
             if let Some(last) = epoch.segments.iter_mut().rev().find(|looked| looked.sums.batches > 0)
                 && last.sealed.is_none()
                 && let Some((sums, _)) = last.before_last
+                && !(self.read_only && self.make_durable(last.id))
             {
                 last.sums = sums;
             }
@@ -182,7 +190,7 @@ impl Looked {
         let index = encode_index(&self.index);
         let footer = Footer {
             identity: Identity { log: case.log, segment: self.id },
-            last: false,
+            last: self.sealed.is_some_and(|footer| footer.last),
             end: self.sums.end,
             index_offset: 0,
             index_bytes: u32::try_from(index.len()).map_err(io::Error::other)?,

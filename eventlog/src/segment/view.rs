@@ -1,7 +1,8 @@
 //! Reading a directory without taking part in it: no lock, no epoch, no repair, nothing written.
 //!
-//! For commands beside a running process and for when none runs. What a living process appends is seen up to the
-//! last batch but one that was there when the view was opened, because that one is surely durable.
+//! For commands beside a running process and for when none runs. What a living process has appended when the view is
+//! opened is seen to its end: the last batch is made durable first. It may be one whose sender has no answer yet, or is
+//! told that it failed.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use domain::ManualClock;
 
 use super::rig::*;
-use crate::segment::storage::MemoryStorage;
+use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage};
+use crate::segment::view::View;
 use crate::segment::{
     AppendError, Entry, Journal, Payload, Position, ReadError, RecordView, Rejected, SegmentId, SegmentInfo,
     SegmentObserver, SideFile, SyncMode,
@@ -255,4 +257,40 @@ fn appends_resolve_on_an_async_runtime() {
         runtime.block_on(task).unwrap().unwrap();
     }
     assert_eq!(read_all(&journal).len(), 200);
+}
+
+fn seen(memory: &MemoryStorage) -> usize {
+    let view = View::open(Arc::new(memory.clone()), &directory(), ManualClock::at_unix_ms(1)).unwrap();
+    let mut cursor = view.read(Position::START).unwrap();
+    std::iter::from_fn(|| cursor.next_record().unwrap()).count()
+}
+
+#[test]
+fn whoever_only_looks_sees_the_newest_batch() {
+    for memory in [MemoryStorage::new(), MemoryStorage::without_direct()] {
+        let (journal, _) = open(&memory);
+        for n in 1..=20 {
+            append(&journal, [1; 3000]);
+            assert_eq!(seen(&memory), n);
+        }
+    }
+}
+
+#[test]
+fn what_was_shown_to_whoever_only_looks_is_durable() {
+    let mut shown = Vec::new();
+    for seed in 0..20 {
+        let memory = MemoryStorage::without_direct();
+        let storage = FaultyStorage::new(memory.clone(), seed, Faults::default());
+        let (journal, _) = Journal::open(options(Arc::new(storage.clone()))).unwrap();
+        append(&journal, "first");
+        storage.set_faults(Faults { sync_fails: 1, ..Faults::default() });
+        assert!(journal.append(entry(1, 0, "its sync failed")).wait().is_err());
+        let seen = seen(&memory);
+        memory.power_cut(seed);
+        drop(journal);
+        assert!(read_all(&open(&memory).0).len() >= seen, "seed {seed}");
+        shown.push(seen);
+    }
+    assert!(shown.contains(&2), "{shown:?}");
 }
