@@ -27,6 +27,8 @@ pub(crate) struct Sealed {
 pub(crate) struct Looked {
     pub(crate) id: SegmentId,
     pub(crate) file_bytes: u64,
+    /// Size of the file when it was made, if its header says so.
+    pub(crate) made_bytes: Option<u64>,
     pub(crate) sums: Sums,
     pub(crate) before_last: Option<(Sums, Hash)>,
     pub(crate) first_previous: Option<Hash>,
@@ -130,6 +132,7 @@ impl Place<'_> {
         let mut looked = Looked {
             id,
             file_bytes,
+            made_bytes,
             sums: Sums::none(),
             before_last: None,
             first_previous: None,

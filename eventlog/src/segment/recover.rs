@@ -239,8 +239,12 @@ impl Opening<'_> {
             judged.damage.retain(|damage| damage.segment != looked.id);
         }
         let last = judged.segments.last().map(|looked| looked.id);
-        for looked in judged.segments.iter_mut().filter(|looked| looked.sealed.is_none()) {
-            let cut = Some(looked.id) == last;
+        for looked in &mut judged.segments {
+            let is_last = Some(looked.id) == last;
+            if looked.sealed.is_some() && !(is_last && looked.lacks_witness()) {
+                continue;
+            }
+            let cut = is_last && looked.sealed.is_none();
             match looked.record_end(&case, self.clock.unix_ms(), cut) {
                 // It is read again at the next open, and that is all.
                 Err(error) if is_full(&error) => {
@@ -320,6 +324,13 @@ pub(crate) fn enter(catalog: &mut Catalog, epoch: u64, live: bool, judged: &Epoc
 }
 
 impl super::look::Looked {
+    /// Is the footer all that says where the batches end? No segment behind the last one of an epoch names what was
+    /// before, and where the file is as long as it was made, one without footer could be one that was never full.
+    fn lacks_witness(&self) -> bool {
+        let own_footer = self.sealed.is_some_and(|footer| footer.index_offset > 0);
+        own_footer && self.damage.is_empty() && self.made_bytes.is_some_and(|made| self.file_bytes >= made)
+    }
+
     fn has_loss(&self) -> bool {
         self.damage.iter().any(|damage| damage.kind.loses_records())
     }

@@ -5,10 +5,11 @@ use std::io;
 
 use super::aligned::AlignedBuf;
 use super::catalog::SegmentState;
+use super::endfile;
 use super::format::{FOOTER_BLOCK, Footer, encode_index, padded};
 use super::helper::Sealing;
 use super::make;
-use super::names::{segment_path, side_path};
+use super::names::{end_path, segment_path, side_path};
 use super::position::SegmentId;
 use super::shared::{Shared, locked};
 use super::side;
@@ -86,5 +87,15 @@ fn write_footer(shared: &Shared, sealing: &Sealing) -> io::Result<u64> {
         file.set_len(index_offset + index_room + FOOTER_BLOCK)?;
         file.sync()?;
     }
-    file.len()
+    let file_bytes = file.len()?;
+    if sealing.last && file_bytes == shared.settings.segment_bytes {
+        // As long as it was made: were its tail lost with the footer, nothing else would tell.
+        let witness = endfile::encode(&Footer { index_offset: 0, ..footer }, &index, &[]);
+        let path = end_path(&shared.settings.directory, info.id);
+        if let Some(Err(error)) = witness.map(|bytes| shared.storage.put(&path, &bytes)) {
+            // The next open makes it up.
+            tracing::warn!(segment = %info.id, %error, "the end of a segment was not written beside it");
+        }
+    }
+    Ok(file_bytes)
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::rig::*;
+use super::space::until;
 use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage, Storage};
-use crate::segment::{Damage, DamageKind, Journal, Position, ReadError, Record, SegmentId};
+use crate::segment::{Damage, DamageKind, Journal, Position, ReadError, Record, SegmentId, SegmentState};
 
 /// Three epochs: a sealed one of several segments, a killed one, a closed one.
 fn history() -> (MemoryStorage, Vec<Record>) {
@@ -221,6 +222,64 @@ fn a_shortened_segment_is_named() {
     assert!(recovery.damage.iter().any(|d| d.kind == DamageKind::Truncated), "{recovery:?}");
     let (there, skipped) = salvage(&journal);
     assert!(!skipped.is_empty() && there.len() < records.len());
+}
+
+/// Zeroes the segment from every block on: what is gone of so many records is named.
+fn assert_loss_is_told(memory: &MemoryStorage, last: SegmentId, records: usize, what: &str) {
+    let path = directory().join(format!("{last}.seg"));
+    let length = memory.read(&path, 1 << 30).unwrap().unwrap().len();
+    for from in (4096..length).step_by(4096) {
+        let copy = memory.copy();
+        copy.tamper(&path, |bytes| bytes[from..].fill(0));
+        let report = Journal::verify_in(&copy, &directory()).unwrap();
+        let (journal, recovery) = open(&copy);
+        let (there, skipped) = salvage(&journal);
+        let told = !recovery.damage.is_empty() || !skipped.is_empty();
+        assert!(told || there.len() == records, "{what}: {} of {records} left", there.len());
+        assert!(!report.is_whole() || there.len() == records, "{what}: {} of {records} left", there.len());
+    }
+}
+
+#[test]
+fn a_tail_that_goes_with_its_footer_is_named() {
+    // Up to some that just fill a segment. How did the epoch end, and was the log opened since?
+    for records in 1..=28 {
+        for (killed, opened) in [(false, false), (false, true), (true, true)] {
+            let memory = MemoryStorage::new();
+            let (journal, _) = open(&memory);
+            for _ in 0..records {
+                append(&journal, "x");
+            }
+            let last = journal.durable().segment();
+            if killed {
+                memory.kill();
+            }
+            drop(journal);
+            if opened {
+                drop(open(&memory));
+            }
+            assert_loss_is_told(&memory, last, records, &format!("killed {killed}, opened {opened}"));
+        }
+    }
+}
+
+#[test]
+fn a_full_segment_whose_successor_was_never_written_has_a_witness() {
+    let memory = MemoryStorage::new();
+    let (journal, _) = open(&memory);
+    let mut records = 0;
+    while journal.durable().segment().sequence == 0 {
+        append(&journal, "x");
+        records += 1;
+    }
+    until("the first one is sealed", || journal.segments()[0].state == SegmentState::Sealed);
+    let [first, next] = [0, 1].map(|n| journal.segments()[n].id);
+    memory.kill();
+    drop(journal);
+    // Its first write never got to the disk.
+    memory.tamper(&directory().join(format!("{next}.seg")), |bytes| bytes[4096..].fill(0));
+    drop(open(&memory));
+    assert_loss_is_told(&memory, first, records - 1, "rolled and killed");
 }
 
 #[test]
