@@ -43,7 +43,7 @@ pub use settings::{
     Admin, Appliance, Gateway, Holding, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits,
     RetentionClass, SyncMode, Tenants, Unauthenticated, WhenFull,
 };
-pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, Tenant};
+pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;
-pub use tenants::{ABSENCE, Judge, TenantFiles, TenantsLoad, Unavailable};
+pub use tenants::{ABSENCE, Judge, Judged, TenantFiles, TenantsLoad, Unavailable};
 pub use watch::Watcher;

@@ -20,12 +20,17 @@ use crate::settings::Limits;
 pub struct Tenant {
     pub id: TenantId,
     pub endpoints: Box<[Endpoint]>,
-    /// Name of its retention class: one of `log.retention`, the first where the file names none.
-    pub retention: Arc<str>,
-    pub(crate) directory: Arc<Path>,
+    pub(crate) common: Arc<Common>,
     pub(crate) rare: Option<Box<RareTenant>>,
     /// Of the file's bytes and of everything that its references resolved to; keyed per process, so it tells nothing.
     pub(crate) digest: [u8; 16],
+}
+
+/// What all tenants of one retention class have.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Common {
+    pub(crate) retention: Arc<str>,
+    pub(crate) directory: Arc<Path>,
 }
 
 /// What few tenants have.
@@ -93,8 +98,12 @@ pub struct Alias {
 #[derive(Clone, PartialEq)]
 pub struct SecretEntry {
     pub secret: Secret,
-    rare: Option<Box<RareSecret>>,
+    pub terms: SecretTerms,
 }
+
+/// What a secret is called, and when it counts. Most have the usual name and count always.
+#[derive(Clone, PartialEq)]
+pub struct SecretTerms(Option<Box<RareSecret>>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RareSecret {
@@ -109,7 +118,12 @@ pub(crate) const SECRET_NAME: &str = "primary";
 impl Tenant {
     /// The file that it was read from.
     pub fn file(&self) -> PathBuf {
-        file_of(&self.directory, self.id.as_str())
+        file_of(&self.common.directory, self.id.as_str())
+    }
+
+    /// Name of its retention class: one of `log.retention`, the first where the file names none.
+    pub fn retention(&self) -> &Arc<str> {
+        &self.common.retention
     }
 
     pub fn limits(&self) -> &Limits {
@@ -169,32 +183,34 @@ impl SecretEntry {
             not_before_unix_ms: not_before_unix_ms.unwrap_or(0),
             not_after_unix_ms: not_after_unix_ms.unwrap_or(u64::MAX),
         };
-        Self { secret, rare: (!usual).then(|| Box::new(rare)) }
+        Self { secret, terms: SecretTerms((!usual).then(|| Box::new(rare))) }
     }
+}
 
+impl SecretTerms {
     /// How evidence names it.
     pub fn name(&self) -> &str {
-        self.rare.as_ref().map_or(SECRET_NAME, |rare| &rare.name)
+        self.0.as_ref().map_or(SECRET_NAME, |rare| &rare.name)
     }
 
     pub fn not_before_unix_ms(&self) -> Option<u64> {
-        self.rare.as_ref().map(|rare| rare.not_before_unix_ms).filter(|at| *at != 0)
+        self.0.as_ref().map(|rare| rare.not_before_unix_ms).filter(|at| *at != 0)
     }
 
     pub fn not_after_unix_ms(&self) -> Option<u64> {
-        self.rare.as_ref().map(|rare| rare.not_after_unix_ms).filter(|at| *at != u64::MAX)
+        self.0.as_ref().map(|rare| rare.not_after_unix_ms).filter(|at| *at != u64::MAX)
     }
 
     /// Whether a delivery of that time may be verified with it; both ends count as inside.
     pub fn is_active(&self, at_unix_ms: u64) -> bool {
-        self.rare.as_ref().is_none_or(|rare| (rare.not_before_unix_ms..=rare.not_after_unix_ms).contains(&at_unix_ms))
+        self.0.as_ref().is_none_or(|rare| (rare.not_before_unix_ms..=rare.not_after_unix_ms).contains(&at_unix_ms))
     }
 }
 
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Tenant");
-        shown.field("id", &self.id).field("retention", &self.retention).field("endpoints", &self.endpoints);
+        shown.field("id", &self.id).field("retention", self.retention()).field("endpoints", &self.endpoints);
         shown.field("rare", &self.rare).finish_non_exhaustive()
     }
 }
@@ -207,9 +223,15 @@ impl fmt::Debug for Endpoint {
     }
 }
 
+impl fmt::Debug for SecretTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SecretTerms").field(&self.name()).finish()
+    }
+}
+
 impl fmt::Debug for SecretEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SecretEntry").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("SecretEntry").field("name", &self.terms.name()).finish_non_exhaustive()
     }
 }
 
@@ -219,17 +241,20 @@ mod tests {
 
     #[test]
     fn a_dormant_endpoint_is_small() {
-        assert!(size_of::<Endpoint>() <= 64 && size_of::<Tenant>() <= 96 && size_of::<SecretEntry>() <= 24);
+        assert!(size_of::<Endpoint>() <= 72 && size_of::<Tenant>() <= 72 && size_of::<SecretEntry>() <= 24);
     }
 
     #[test]
     fn a_secret_counts_from_its_first_to_its_last_millisecond() {
         let entry = SecretEntry::new("old", Secret::new(*b"k"), Some(10), Some(20));
-        let active: Vec<_> = [9, 10, 20, 21].into_iter().filter(|at| entry.is_active(*at)).collect();
+        let active: Vec<_> = [9, 10, 20, 21].into_iter().filter(|at| entry.terms.is_active(*at)).collect();
         assert_eq!(active, [10, 20]);
-        assert_eq!((entry.name(), entry.not_before_unix_ms(), entry.not_after_unix_ms()), ("old", Some(10), Some(20)));
+        assert_eq!(
+            (entry.terms.name(), entry.terms.not_before_unix_ms(), entry.terms.not_after_unix_ms()),
+            ("old", Some(10), Some(20))
+        );
         let entry = SecretEntry::new(SECRET_NAME, Secret::new(*b"k"), None, None);
-        assert!(entry.rare.is_none() && entry.is_active(0) && entry.is_active(u64::MAX));
+        assert!(entry.terms.0.is_none() && entry.terms.is_active(0) && entry.terms.is_active(u64::MAX));
         assert_eq!(format!("{entry:?}"), "SecretEntry { name: \"primary\", .. }");
     }
 }

@@ -21,7 +21,7 @@ use crate::scheme::SchemeDeclaration;
 use crate::secret::ResolvedSecret;
 use crate::settings::{Appliance, Limits};
 use crate::tenant::{
-    Alias, DeclaredScheme, Endpoint, OverLimit, RareEndpoint, RareTenant, SECRET_NAME, SecretEntry, Tenant,
+    Alias, Common, DeclaredScheme, Endpoint, OverLimit, RareEndpoint, RareTenant, SECRET_NAME, SecretEntry, Tenant,
 };
 use crate::units::{GIB, format_bytes};
 
@@ -124,7 +124,8 @@ const fn reference() -> Text<String> {
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) directory: Arc<Path>,
-    pub(crate) retention: Vec<Arc<str>>,
+    /// By retention class; the first is that of files that name none.
+    pub(crate) common: Vec<Arc<Common>>,
     pub(crate) endpoints_max: usize,
     pub(crate) body_bytes_default: u64,
     pub(crate) body_bytes_room: u64,
@@ -132,9 +133,12 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) fn of(appliance: &Appliance) -> Self {
+        let directory: Arc<Path> = appliance.tenants.directory.as_path().into();
+        let common =
+            |retention: &str| Arc::new(Common { retention: retention.into(), directory: Arc::clone(&directory) });
         Self {
-            directory: appliance.tenants.directory.as_path().into(),
-            retention: appliance.log.retention.iter().map(|class| class.name.as_str().into()).collect(),
+            common: appliance.log.retention.iter().map(|class| common(&class.name)).collect(),
+            directory,
             endpoints_max: appliance.tenants.endpoints_per_tenant_max as usize,
             body_bytes_default: appliance.gateway.body_bytes_max,
             body_bytes_room: appliance.body_bytes_room(),
@@ -200,7 +204,7 @@ fn build(
             format!("is \"{}\" in the file of \"{expected}\"; a tenant's file is named {}.toml", id.value, id.value);
         document.within("tenant", |document| document.fault(id.span.clone(), message));
     }
-    let retention = retention(document, table.retention.as_ref(), rules);
+    let common = retention(document, table.retention.as_ref(), rules);
     if table.endpoint.len() > rules.endpoints_max {
         let (count, max) = (table.endpoint.len(), rules.endpoints_max);
         let message = format!(
@@ -221,21 +225,14 @@ fn build(
     }
     let rare = (!table.limits.is_none() || !schemes.is_empty())
         .then(|| Box::new(RareTenant { limits: table.limits, schemes: schemes.into() }));
-    Some(Tenant {
-        id: table.tenant?.value,
-        endpoints: endpoints.into(),
-        retention: retention?,
-        directory: Arc::clone(&rules.directory),
-        rare,
-        digest: [0; 16],
-    })
+    Some(Tenant { id: table.tenant?.value, endpoints: endpoints.into(), common: common?, rare, digest: [0; 16] })
 }
 
-fn retention(document: &mut Document<'_>, named: Option<&Located<String>>, rules: &Rules) -> Option<Arc<str>> {
-    let Some(named) = named else { return rules.retention.first().cloned() };
-    let found = rules.retention.iter().find(|class| ***class == *named.value).cloned();
+fn retention(document: &mut Document<'_>, named: Option<&Located<String>>, rules: &Rules) -> Option<Arc<Common>> {
+    let Some(named) = named else { return rules.common.first().cloned() };
+    let found = rules.common.iter().find(|class| *class.retention == *named.value).cloned();
     if found.is_none() {
-        let known = rules.retention.join(", ");
+        let known = rules.common.iter().map(|class| &*class.retention).collect::<Vec<_>>().join(", ");
         let message = format!(
             "\"{}\" is no retention class; known here: {known} (log.retention in the appliance's file)",
             named.value

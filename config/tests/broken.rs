@@ -86,7 +86,8 @@ fn every_mistake_in_a_tenants_file_is_found_where_it_is() {
     for path in fixtures("tenant") {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(root.path().join("acme.toml"), &text).unwrap();
-        let load = TenantFiles::without_state().load(&appliance, &environment, &mut |_| Vec::new());
+        let load =
+            TenantFiles::without_state().load(&appliance, &environment, &mut |tenant| (Some(tenant), Vec::new()));
         assert_eq!(load.tenants.len() == 1, expected(&text).iter().all(|one| one.warning), "{}", path.display());
         assert!(load.faults.iter().all(|fault| !fault.message.contains("hunter2")));
         wrong += &judge(&path, &text, &load.faults);

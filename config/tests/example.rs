@@ -29,7 +29,8 @@ fn the_example_loads_without_a_fault() {
     let appliance = appliance.unwrap();
     assert_eq!(appliance.tenants.directory, root.path().join("tenants"));
     assert_eq!(appliance.admin.socket, Path::new("/var/lib/tidegate/tidegate.sock"));
-    let load = TenantFiles::without_state().load(&appliance, &MapEnvironment::default(), &mut |_| Vec::new());
+    let load = TenantFiles::without_state()
+        .load(&appliance, &MapEnvironment::default(), &mut |tenant| (Some(tenant), Vec::new()));
     assert!(load.faults.is_empty(), "{:?}", load.faults);
     assert_eq!(load.tenants[0].endpoints.len(), 5);
     assert_eq!(&*load.tenants[0].endpoints[0].scheme, "github");
@@ -75,7 +76,8 @@ fn the_form_that_is_promised_loads() {
         [(false, "egress")]
     );
     let environment = MapEnvironment::new([("ACME_GITHUB", "hunter2")]);
-    let load = TenantFiles::without_state().load(&appliance.unwrap(), &environment, &mut |_| Vec::new());
+    let load =
+        TenantFiles::without_state().load(&appliance.unwrap(), &environment, &mut |tenant| (Some(tenant), Vec::new()));
     assert_eq!(load.tenants[0].endpoints[0].secrets[0].secret.expose(), b"hunter2");
     assert!(load.faults.iter().all(|fault| !fault.is_error()) && load.faults.len() == 2);
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use domain::ManualClock;
 use tempfile::TempDir;
-use tidegate_config::{ABSENCE, Appliance, Fault, MapEnvironment, Tenant, TenantFiles, TenantsLoad, has_errors};
+use tidegate_config::{
+    ABSENCE, Appliance, Endpoint, Fault, MapEnvironment, Tenant, TenantFiles, TenantsLoad, has_errors,
+};
 
 /// A machine with a tenants' directory, and processes that load it one after the other.
 struct Machine {
@@ -48,7 +50,7 @@ impl Machine {
     }
 
     fn load(&self, files: &mut TenantFiles) -> TenantsLoad {
-        files.load(&self.appliance, &self.environment, &mut |_| Vec::new())
+        files.load(&self.appliance, &self.environment, &mut |tenant| (Some(tenant), Vec::new()))
     }
 
     /// Loads, and once more when what is missing has been so for long enough.
@@ -393,9 +395,11 @@ fn a_later_stage_can_find_a_file_faulty() {
     let machine = Machine::new();
     machine.good("acme", &["wh_1"]);
     let mut files = machine.process();
-    let mut judge = |tenant: &Tenant| {
+    let mut judge = |tenant: Tenant| {
         let unknown = tenant.endpoints.iter().filter(|endpoint| &*endpoint.scheme != "github");
-        unknown.map(|endpoint| tenant.fault(endpoint.line, "scheme", "is not a scheme that is known here")).collect()
+        let fault = |endpoint: &Endpoint| tenant.fault(endpoint.line, "scheme", "is not a scheme that is known here");
+        let faults: Vec<_> = unknown.map(fault).collect();
+        (faults.is_empty().then_some(tenant), faults)
     };
     files.load(&machine.appliance, &machine.environment, &mut judge);
     machine.write("acme.toml", &file("acme", &["wh_1", "wh_2"]).replacen("github", "gihtub", 1));
@@ -572,7 +576,8 @@ fn a_secret_that_is_taken_away_is_not_used_any_more() {
 fn checking_writes_nothing() {
     let machine = Machine::new();
     machine.good("acme", &["wh_1"]);
-    let load = TenantFiles::without_state().load(&machine.appliance, &machine.environment, &mut |_| Vec::new());
+    let load = TenantFiles::without_state()
+        .load(&machine.appliance, &machine.environment, &mut |tenant| (Some(tenant), Vec::new()));
     assert_eq!(in_force(&load), ["acme: wh_1"]);
     assert!(!Path::new(&machine.appliance.tenants.state_directory).exists());
 }

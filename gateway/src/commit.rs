@@ -84,7 +84,7 @@ pub(crate) fn unverified_event(endpoint: &Endpoint, head: &Head, delivery: &Deli
         id,
         tenant: endpoint.tenant().id.clone(),
         endpoint: endpoint.id().clone(),
-        retention: Arc::clone(&endpoint.tenant().retention),
+        retention: Arc::clone(endpoint.tenant().retention()),
         received_unix_ms: delivery.received_unix_ms,
         peer: delivery.source,
         method: method(head.method()),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use config::{Fault, Limits, OverLimit, PublicUrl, Tenant};
+use config::{Fault, Limits, OverLimit, PublicUrl, SecretTerms, Tenant};
 use domain::EndpointId;
 use ratelimit::Subject;
 
@@ -12,15 +12,22 @@ use crate::snapshot::Snapshot;
 
 /// A tenant with its endpoints compiled. Endpoints that nobody posts to cost these bytes and nothing else.
 pub struct TenantEndpoints {
-    pub tenant: Arc<Tenant>,
+    /// Without its secrets: what verifies are the keys that were made of them.
+    pub tenant: Tenant,
     pub subject: Subject,
     endpoints: Box<[Compiled]>,
 }
 
 struct Compiled {
     scheme: Arc<Scheme>,
-    /// Decoded, in the order of `secrets` in the configuration.
-    keys: Box<[Key]>,
+    /// In the order of `secrets` in the configuration.
+    keys: Box<[Named]>,
+}
+
+/// A secret, decoded.
+struct Named {
+    key: Key,
+    terms: SecretTerms,
 }
 
 /// One endpoint of one snapshot. It holds on to that snapshot: a request keeps what it began with.
@@ -38,74 +45,75 @@ pub(crate) struct Place {
 }
 
 impl TenantEndpoints {
-    /// Compiles every endpoint, or says everything that is wrong with them.
-    pub fn new(tenant: Arc<Tenant>, presets: &Presets) -> Result<Self, Vec<Fault>> {
-        let endpoints = Self::compile(&tenant, presets)?;
-        let subject = Subject::tenant(&tenant.id);
-        Ok(Self { tenant, subject, endpoints })
-    }
-
-    /// Everything that is wrong with a tenant's schemes and secrets, and what is unwise about them.
-    pub fn judge(tenant: &Tenant, presets: &Presets) -> Vec<Fault> {
-        let mut faults = Self::compile(tenant, presets).err().unwrap_or_default();
-        let declared: Vec<_> =
-            tenant.schemes().iter().filter_map(|d| Scheme::compile_shared(&d.declaration).ok()).collect();
-        for endpoint in &tenant.endpoints {
-            let own = declared.iter().find(|scheme| scheme.name() == &*endpoint.scheme);
-            let Some(scheme) = own.or_else(|| presets.get(&endpoint.scheme)) else { continue };
-            for entry in &endpoint.secrets {
-                if let Some(advice) = scheme.key_advice(&entry.secret) {
-                    let key = format!("endpoint.{}.secrets.{}", endpoint.id, entry.name());
-                    faults.push(Fault::warning(tenant.file(), key, advice).at(endpoint.line));
-                }
-            }
-        }
-        faults
-    }
-
-    fn compile(tenant: &Tenant, presets: &Presets) -> Result<Box<[Compiled]>, Vec<Fault>> {
+    /// Compiles every endpoint, and says everything that is wrong with schemes and secrets, and what is unwise about them.
+    /// There is none where anything is wrong.
+    pub fn new(mut tenant: Tenant, presets: &Presets) -> (Option<Self>, Vec<Fault>) {
         let mut faults = Vec::new();
-        let mut declared = Vec::new();
-        for config::DeclaredScheme { declaration, line } in tenant.schemes() {
-            let key = || format!("scheme.{}", declaration.name);
-            if presets.get(&declaration.name).is_some() {
-                let message = "is the name of a scheme that comes with Tidegate; give it another one";
-                faults.push(tenant.fault(*line, key(), message));
-            }
-            match Scheme::compile_shared(declaration) {
-                Ok(scheme) => declared.push(scheme),
-                Err(messages) => faults.extend(messages.into_iter().map(|message| tenant.fault(*line, key(), message))),
-            }
-        }
+        let declared = declared(&tenant, presets, &mut faults);
         let mut endpoints = Vec::with_capacity(tenant.endpoints.len());
-        for endpoint in &tenant.endpoints {
-            let fault = |key: &str, message: String| {
-                tenant.fault(endpoint.line, format!("endpoint.{}.{key}", endpoint.id), message)
-            };
-            let named =
-                declared.iter().find(|s| s.name() == &*endpoint.scheme).or_else(|| presets.get(&endpoint.scheme));
-            let Some(scheme) = named else {
-                let message = format!(
-                    "there is no scheme \"{}\"; `tidegate schemes list` shows the presets, a [[scheme]] table declares one",
-                    domain::text::Untrusted::new(endpoint.scheme.as_bytes())
-                );
+        for at in 0..tenant.endpoints.len() {
+            let secrets = std::mem::take(&mut tenant.endpoints[at].secrets);
+            let endpoint = &tenant.endpoints[at];
+            let key = |key: &str| format!("endpoint.{}.{key}", endpoint.id);
+            let mut fault = |name: &str, message: String| faults.push(tenant.fault(endpoint.line, key(name), message));
+            let own = declared.iter().find(|scheme| scheme.name() == &*endpoint.scheme);
+            let Some(scheme) = own.or_else(|| presets.get(&endpoint.scheme)) else {
                 // A declaration of that name that did not compile has said what is wrong already.
                 if !tenant.schemes().iter().any(|d| *d.declaration.name == *endpoint.scheme) {
-                    faults.push(fault("scheme", message));
+                    fault("scheme", unknown_scheme(&endpoint.scheme));
                 }
                 continue;
             };
-            let mut keys = Vec::with_capacity(endpoint.secrets.len());
-            for entry in &endpoint.secrets {
+            let mut keys = Vec::with_capacity(secrets.len());
+            for entry in secrets {
+                if let Some(advice) = scheme.key_advice(&entry.secret) {
+                    let key = key(&format!("secrets.{}", entry.terms.name()));
+                    faults.push(Fault::warning(tenant.file(), key, advice).at(endpoint.line));
+                }
                 match scheme.key(&entry.secret) {
-                    Ok(key) => keys.push(key),
-                    Err(why) => faults.push(fault("secrets", format!("{}: {why}", entry.name()))),
+                    Ok(key) => keys.push(Named { key, terms: entry.terms }),
+                    Err(why) => {
+                        let message = format!("{}: {why}", entry.terms.name());
+                        faults.push(tenant.fault(endpoint.line, key("secrets"), message));
+                    }
                 }
             }
             endpoints.push(Compiled { scheme: Arc::clone(scheme), keys: keys.into() });
         }
-        if faults.is_empty() { Ok(endpoints.into()) } else { Err(faults) }
+        let subject = Subject::tenant(&tenant.id);
+        let good = !config::has_errors(&faults);
+        (good.then(|| Self { tenant, subject, endpoints: endpoints.into() }), faults)
     }
+}
+
+impl config::Judged for TenantEndpoints {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+}
+
+/// The schemes that the tenant declared itself.
+fn declared(tenant: &Tenant, presets: &Presets, faults: &mut Vec<Fault>) -> Vec<Arc<Scheme>> {
+    let mut declared = Vec::new();
+    for config::DeclaredScheme { declaration, line } in tenant.schemes() {
+        let key = || format!("scheme.{}", declaration.name);
+        if presets.get(&declaration.name).is_some() {
+            let message = "is the name of a scheme that comes with Tidegate; give it another one";
+            faults.push(tenant.fault(*line, key(), message));
+        }
+        match Scheme::compile_shared(declaration) {
+            Ok(scheme) => declared.push(scheme),
+            Err(messages) => faults.extend(messages.into_iter().map(|message| tenant.fault(*line, key(), message))),
+        }
+    }
+    declared
+}
+
+fn unknown_scheme(name: &str) -> String {
+    format!(
+        "there is no scheme \"{}\"; `tidegate schemes list` shows the presets, a [[scheme]] table declares one",
+        domain::text::Untrusted::new(name.as_bytes())
+    )
 }
 
 impl fmt::Debug for TenantEndpoints {
@@ -164,15 +172,15 @@ impl Endpoint {
 
     /// Judges a delivery with every secret that was active when it came in.
     pub(crate) fn verify(&self, delivery: &Unverified<'_>) -> Result<Verified, VerifyFault> {
-        let entries = self.settings().secrets.iter().zip(&self.compiled().keys).enumerate();
-        let active = entries.filter(|(_, (entry, _))| entry.is_active(delivery.received_unix_ms));
-        let keys: Vec<_> = active.map(|(index, (_, key))| ActiveKey { index, key }).collect();
+        let keys = self.compiled().keys.iter().enumerate();
+        let active = keys.filter(|(_, named)| named.terms.is_active(delivery.received_unix_ms));
+        let keys: Vec<_> = active.map(|(index, named)| ActiveKey { index, key: &named.key }).collect();
         self.scheme().verify(delivery, &keys)
     }
 
     /// How evidence names a secret.
     pub fn secret_name(&self, index: usize) -> &str {
-        self.settings().secrets.get(index).map_or("", |entry| entry.name())
+        self.compiled().keys.get(index).map_or("", |named| named.terms.name())
     }
 
     /// Does the provider send again what was answered 429? The endpoint may say so against its scheme.

@@ -95,7 +95,7 @@ impl Gateway {
                 // to the scheme that proved it must not reach the log.
                 let headers = stored_headers(endpoint.scheme(), held.delivery.headers.iter());
                 let event = held.promote(Proof {
-                    retention: Arc::clone(&endpoint.tenant().retention),
+                    retention: Arc::clone(endpoint.tenant().retention()),
                     scheme: Arc::clone(&endpoint.settings().scheme),
                     secret: endpoint.secret_name(verified.key_index).into(),
                     delivery_id: verified

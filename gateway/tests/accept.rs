@@ -210,11 +210,10 @@ impl Bench {
 }
 
 fn read(appliance: &Appliance, presets: &Presets) -> Snapshot {
-    let load = TenantFiles::without_state().load(appliance, &MapEnvironment::default(), &mut |_| Vec::new());
+    let load = TenantFiles::without_state()
+        .load(appliance, &MapEnvironment::default(), &mut |tenant| TenantEndpoints::new(tenant, presets));
     assert!(load.faults.iter().all(|f| !f.is_error()), "{:?}", load.faults);
-    let compiled = |t: Arc<config::Tenant>| Arc::new(TenantEndpoints::new(t, presets).unwrap());
-    let tenants = load.tenants.into_iter().map(compiled).collect();
-    Snapshot::new(appliance.gateway.clone(), appliance.limits.clone(), tenants, &load.unavailable)
+    Snapshot::new(appliance.gateway.clone(), appliance.limits.clone(), load.tenants, &load.unavailable)
 }
 
 fn status(answer: &str) -> &str {

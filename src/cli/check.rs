@@ -25,8 +25,10 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     let defaults = in_part.as_ref().map(|(_, keys)| keys.join(", ")).filter(|keys| !keys.is_empty());
     let judged_by = appliance.as_ref().or_else(|| in_part.as_ref().map(|(appliance, _)| appliance));
     if let Some(appliance) = judged_by {
-        let load =
-            TenantFiles::without_state().load(appliance, shell.environment, &mut |tenant| inspector.inspect(tenant));
+        let load = TenantFiles::without_state().load(appliance, shell.environment, &mut |tenant| {
+            let faults = inspector.inspect(&tenant);
+            (Some(tenant), faults)
+        });
         tenants = load.tenants.len();
         endpoints = load.tenants.iter().map(|tenant| tenant.endpoints.len()).sum();
         found.extend(load.faults);
@@ -86,7 +88,7 @@ impl<'p> Inspector<'p> {
     }
 
     fn inspect(&mut self, tenant: &Tenant) -> Vec<Fault> {
-        let mut found = TenantEndpoints::judge(tenant, self.presets);
+        let mut found = TenantEndpoints::new(tenant.clone(), self.presets).1;
         for declared in tenant.schemes() {
             let name = &declared.declaration.name;
             let mut say = |fault: String| found.push(tenant.fault(declared.line, format!("scheme.{name}"), fault));

@@ -34,7 +34,8 @@ pub(crate) fn appliance(path: &Path) -> Outcome<Appliance> {
 impl Configured {
     pub(crate) fn load(path: &Path, shell: &Shell<'_>) -> Outcome<Self> {
         let appliance = appliance(path)?;
-        let load = TenantFiles::without_state().load(&appliance, shell.environment, &mut |_| Vec::new());
+        let load =
+            TenantFiles::without_state().load(&appliance, shell.environment, &mut |tenant| (Some(tenant), Vec::new()));
         Ok(Self { appliance, tenants: load.tenants, faults: load.faults })
     }
 
@@ -59,8 +60,8 @@ impl Configured {
         let (tenant, endpoint) = self.endpoint(id)?;
         let scheme = scheme_of(tenant, &endpoint.scheme)?;
         let keys = endpoint.secrets.iter().map(|entry| {
-            let (from, until) = (entry.not_before_unix_ms(), entry.not_after_unix_ms());
-            named_key(&scheme, entry.name(), entry.secret.clone(), from, until)
+            let (from, until) = (entry.terms.not_before_unix_ms(), entry.terms.not_after_unix_ms());
+            named_key(&scheme, entry.terms.name(), entry.secret.clone(), from, until)
         });
         let keys = keys.collect::<Outcome<_>>()?;
         let public_url = endpoint.public_url().unwrap_or(&self.appliance.gateway.public_url);

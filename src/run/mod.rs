@@ -47,6 +47,8 @@ pub(crate) enum RunError {
     Presets(String),
     #[error("cannot open the event log in {directory}: {reason}")]
     Log { directory: PathBuf, reason: String },
+    #[error("loading the configuration ended in a fault of ours")]
+    Load,
     #[error("cannot {what}")]
     Io { what: String, source: std::io::Error },
     #[error("the operating system gives no randomness: {0}")]
@@ -127,7 +129,7 @@ fn serve(
         missing: tokio::sync::Notify::new(),
     });
     // What is faulty at a cold start is served in its last good version, or not at all, and said.
-    reloader.reload(&health);
+    reloader.load(&health).ok_or(RunError::Load)?;
 
     let gateway = Gateway::new(Parts {
         node: appliance.node.id,

@@ -55,17 +55,14 @@ impl crate::control::node::Node for Node {
     }
 
     async fn reload(&self) -> Reloaded {
-        let (reloader, health) = (Arc::clone(&self.reloader), Arc::clone(&self.health));
-        match tokio::task::spawn_blocking(move || reloader.reload(&health)).await {
-            Ok(done) => Reloaded {
-                changed: done.changed,
-                faults: done.faults.iter().map(FaultLine::from).collect(),
-                restart_needed: done.restart_needed,
-            },
-            Err(error) => {
-                let fault = config::Fault::error("", "", format!("the reload ended in a fault of ours: {error}"));
-                Reloaded { changed: 0, restart_needed: Vec::new(), faults: vec![FaultLine::from(&fault)] }
-            }
+        let Some(done) = self.reloader.reload_beside(&self.health).await else {
+            let fault = config::Fault::error("", "", "the reload ended in a fault of ours");
+            return Reloaded { changed: 0, restart_needed: Vec::new(), faults: vec![FaultLine::from(&fault)] };
+        };
+        Reloaded {
+            changed: done.changed,
+            faults: done.faults.iter().map(FaultLine::from).collect(),
+            restart_needed: done.restart_needed,
         }
     }
 

@@ -15,6 +15,8 @@ use gateway::endpoint::TenantEndpoints;
 use gateway::scheme::Presets;
 use gateway::snapshot::Snapshot;
 
+use tokio::sync::oneshot;
+
 use super::health::Health;
 use super::metrics::ConfigMetrics;
 
@@ -50,14 +52,50 @@ pub(crate) struct Reloader {
 
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) files: TenantFiles,
+    pub(crate) files: TenantFiles<TenantEndpoints>,
     /// What is in force: what the process was started with, and the live keys of the file since.
     pub(crate) appliance: Appliance,
 }
 
+/// How much a reload gives way to deliveries: where both want every CPU, it gets about a tenth of one.
+const NICENESS: i32 = 10;
+
+/// The allocator gives back what has been free for a second, and looks when a thread ends.
+const LINGER: Duration = Duration::from_millis(1_100);
+
 impl Reloader {
-    /// Reads what changed and swaps the snapshot. Blocks on the disk: call it where that is allowed.
-    pub(crate) fn reload(&self, health: &Health) -> Reloaded {
+    /// The first load, for which everybody waits; none where it ended in a fault of ours.
+    pub(crate) fn load(self: &Arc<Self>, health: &Arc<Health>) -> Option<Reloaded> {
+        self.on_its_own_thread(health, 0).blocking_recv().ok()
+    }
+
+    /// Reloads beside the accept path, below its priority; none where it ended in a fault of ours.
+    pub(crate) async fn reload_beside(self: &Arc<Self>, health: &Arc<Health>) -> Option<Reloaded> {
+        self.on_its_own_thread(health, NICENESS).await.ok()
+    }
+
+    /// A thread that ends gives back what it needed for its work: for a hundred thousand files more than what stays.
+    fn on_its_own_thread(self: &Arc<Self>, health: &Arc<Health>, niceness: i32) -> oneshot::Receiver<Reloaded> {
+        let (done, reloaded) = oneshot::channel();
+        let (reloader, health) = (Arc::clone(self), Arc::clone(health));
+        let body = move || {
+            // Everybody may lower a priority: only a sandbox can refuse it, and then the reload is felt.
+            if let Err(error) = rustix::process::nice(niceness) {
+                tracing::debug!(%error, "the reload keeps its priority");
+            }
+            // Whoever asked may be gone; what was loaded is in force.
+            drop(done.send(reloader.reload(&health)));
+            drop((reloader, health));
+            std::thread::park_timeout(LINGER);
+        };
+        if let Err(error) = std::thread::Builder::new().name("reload".into()).spawn(body) {
+            tracing::error!(%error, "no thread to load the configuration");
+        }
+        reloaded
+    }
+
+    /// Reads what changed and swaps the snapshot. Blocks on the disk, and until the old snapshot is freed.
+    fn reload(&self, health: &Health) -> Reloaded {
         let began = self.clock.monotonic();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (appliance, mut faults) = config::load_appliance(&self.path);
@@ -90,29 +128,15 @@ impl Reloader {
 
     /// The snapshot of the files as they are now; of what is faulty, its last good version.
     pub(crate) fn build(&self, state: &mut State) -> (Snapshot, Reloaded) {
-        let before = self.snapshot.load_full();
-        let judge = &mut |tenant: &config::Tenant| TenantEndpoints::judge(tenant, &self.presets);
+        let judge = &mut |tenant| TenantEndpoints::new(tenant, &self.presets);
         let load = state.files.load(&state.appliance, &*self.environment, judge);
         if load.missing > 0 {
             self.missing.notify_one();
         }
-        let mut faults = load.faults;
-        let mut compiled = Vec::with_capacity(load.tenants.len());
-        let known: std::collections::HashMap<_, _> = before.tenants().iter().map(|t| (&t.tenant.id, t)).collect();
-        for tenant in load.tenants {
-            // Unchanged files give the same tenant back: what was compiled from it is kept.
-            match known.get(&tenant.id).filter(|t| Arc::ptr_eq(&t.tenant, &tenant)) {
-                Some(same) => compiled.push(Arc::clone(same)),
-                None => match TenantEndpoints::new(tenant, &self.presets) {
-                    Ok(endpoints) => compiled.push(Arc::new(endpoints)),
-                    Err(more) => faults.extend(more),
-                },
-            }
-        }
         let (gateway, limits) = (state.appliance.gateway.clone(), state.appliance.limits.clone());
-        let snapshot = Snapshot::new(gateway, limits, compiled, &load.unavailable);
+        let snapshot = Snapshot::new(gateway, limits, load.tenants, &load.unavailable);
         let reloaded = Reloaded {
-            faults,
+            faults: load.faults,
             tenants: snapshot.tenants().len(),
             endpoints: snapshot.len(),
             changed: load.changed,

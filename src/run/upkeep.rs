@@ -131,9 +131,8 @@ pub(super) fn watch(runtime: &Runtime, mut watcher: Watcher, reloader: &Arc<Relo
                 }
                 () = reloader.look_again() => {}
             }
-            let (reloader, health) = (Arc::clone(&reloader), Arc::clone(&health));
-            if let Err(error) = tokio::task::spawn_blocking(move || reloader.reload(&health)).await {
-                tracing::error!(%error, "the reload ended in a fault of ours; what was served before still is");
+            if reloader.reload_beside(&health).await.is_none() {
+                tracing::error!("the reload ended in a fault of ours; what was served before still is");
             }
         }
     });

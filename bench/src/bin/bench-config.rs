@@ -34,7 +34,7 @@ fn main() {
 
     let load = |set: &mut TenantFiles, what: &str| {
         let began = Instant::now();
-        let load = set.load(&appliance, &environment, &mut |_| Vec::new());
+        let load = set.load(&appliance, &environment, &mut |tenant| (Some(tenant), Vec::new()));
         println!("{what:<34} {:>8.3} s, {} changed", began.elapsed().as_secs_f64(), load.changed);
         assert!(load.faults.is_empty(), "{:?}", load.faults.first());
         load

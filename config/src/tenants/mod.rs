@@ -42,15 +42,27 @@ use settle::{Slot, Spool};
 /// away for some milliseconds before they put the next one there.
 pub const ABSENCE: Duration = Duration::from_secs(1);
 
-/// What a later stage says about a tenant that parsed: unknown schemes, keys that cannot be decoded, known answers
-/// that fail. An error among its faults makes the file faulty.
-pub type Judge<'j> = dyn FnMut(&Tenant) -> Vec<Fault> + 'j;
+/// What a later stage makes of a tenant that parsed, and says about it: unknown schemes, keys that cannot be decoded, known
+/// answers that fail. An error among its faults makes the file faulty, and so does nothing.
+pub type Judge<'j, C> = dyn FnMut(Tenant) -> (Option<C>, Vec<Fault>) + 'j;
+
+/// What a judge made of a tenant: that is what is kept, and it has the tenant inside.
+pub trait Judged {
+    fn tenant(&self) -> &Tenant;
+}
+
+/// Nothing is made of it: it is as it was read.
+impl Judged for Tenant {
+    fn tenant(&self) -> &Tenant {
+        self
+    }
+}
 
 /// What the tenants' directory says now.
-#[derive(Debug, Default)]
-pub struct TenantsLoad {
+#[derive(Debug)]
+pub struct TenantsLoad<C = Tenant> {
     /// Every tenant in force, by id; the same `Arc` as before where nothing changed.
-    pub tenants: Vec<Arc<Tenant>>,
+    pub tenants: Vec<Arc<C>>,
     /// Faulty files without a last good version.
     pub unavailable: Vec<Unavailable>,
     /// Everything that is wrong now. A warning about a file is said when the file is read, and not again.
@@ -74,8 +86,8 @@ pub struct Unavailable {
 
 /// The tenants' files, and what is remembered of them between loads.
 #[derive(Debug)]
-pub struct TenantFiles {
-    known: Vec<Known>,
+pub struct TenantFiles<C = Tenant> {
+    known: Vec<Known<C>>,
     last_good: Option<LastGood>,
     /// Whether this process has loaded before: until then the state directory says who was there first.
     warm: bool,
@@ -89,8 +101,8 @@ pub struct TenantFiles {
 
 /// One file between loads: 16 bytes for a good one beside its tenant.
 #[derive(Debug)]
-pub(crate) struct Known {
-    tenant: Option<Arc<Tenant>>,
+pub(crate) struct Known<C> {
+    tenant: Option<Arc<C>>,
     bad: Option<Box<Bad>>,
 }
 
@@ -104,13 +116,13 @@ pub(crate) struct Bad {
     contested: bool,
 }
 
-impl Known {
+impl<C: Judged> Known<C> {
     fn id(&self) -> Option<&TenantId> {
-        self.bad.as_ref().map(|bad| &bad.id).or_else(|| self.tenant.as_ref().map(|tenant| &tenant.id))
+        self.bad.as_ref().map(|bad| &bad.id).or_else(|| self.tenant.as_ref().map(|made| &made.tenant().id))
     }
 }
 
-impl TenantFiles {
+impl<C: Judged> TenantFiles<C> {
     /// Files whose last good versions are kept under `tenants.state_directory` of the appliance's file.
     pub fn new(appliance: &Appliance) -> Self {
         Self { last_good: Some(LastGood::new(&appliance.tenants.state_directory)), ..Self::without_state() }
@@ -136,7 +148,12 @@ impl TenantFiles {
     }
 
     /// Loads the tenants' files, the first and every later time; only what changed since is parsed.
-    pub fn load(&mut self, appliance: &Appliance, environment: &dyn Environment, judge: &mut Judge<'_>) -> TenantsLoad {
+    pub fn load(
+        &mut self,
+        appliance: &Appliance,
+        environment: &dyn Environment,
+        judge: &mut Judge<'_, C>,
+    ) -> TenantsLoad<C> {
         let mut faults = Vec::new();
         let mut index = self.read_index(&mut faults);
         let settings = &appliance.tenants;
@@ -173,7 +190,7 @@ impl TenantFiles {
             index: index.as_ref(),
             judge,
         };
-        let mut known: HashMap<TenantId, Known> =
+        let mut known: HashMap<TenantId, Known<C>> =
             known.into_iter().filter_map(|known| Some((known.id()?.clone(), known))).collect();
         let mut removed = Vec::new();
         let (mut ids, mut more) = (listing.ids, Vec::new());
@@ -202,7 +219,7 @@ impl TenantFiles {
             let unread = listing.unread || self.missing.contains_key(&id);
             if unread { reader.unread(id, before) } else { reader.read(id, before) }
         });
-        let slots: Vec<Slot> = slots.collect();
+        let slots: Vec<Slot<C>> = slots.collect();
 
         let slots = settle::settle(slots, &mut reader);
         let spool = reader.spool.take().unwrap_or_default();
@@ -246,7 +263,7 @@ impl TenantFiles {
     /// Keeps what is new and good, and forgets what is gone.
     fn keep(
         &mut self,
-        slots: &[Slot],
+        slots: &[Slot<C>],
         spool: &Spool,
         removed: &[TenantId],
         index: Option<&Index>,
@@ -268,26 +285,32 @@ impl TenantFiles {
 
     fn finish(
         &mut self,
-        slots: Vec<Slot>,
+        slots: Vec<Slot<C>>,
         strangers: Vec<(Fault, Unavailable)>,
         removed: Vec<TenantId>,
-    ) -> TenantsLoad {
-        let mut load = TenantsLoad { changed: removed.len(), removed, ..TenantsLoad::default() };
+    ) -> TenantsLoad<C> {
+        let mut load = TenantsLoad {
+            tenants: Vec::with_capacity(slots.len()),
+            unavailable: Vec::new(),
+            faults: Vec::new(),
+            changed: removed.len(),
+            removed,
+            missing: 0,
+        };
         for id in &load.removed {
             tracing::info!(tenant = %id, "tenant removed: its file is gone");
         }
         let mut claims = claims::Claims::default();
         let any_unavailable = !strangers.is_empty() || slots.iter().any(Slot::has_unavailable);
         self.known = Vec::with_capacity(slots.len());
-        load.tenants = Vec::with_capacity(slots.len());
         for (owner, slot) in slots.into_iter().enumerate() {
             load.changed += usize::from(slot.changed());
             load.faults.extend(slot.faults.iter().cloned());
-            if let Some(tenant) = slot.in_force() {
+            if let Some(made) = slot.in_force() {
                 if any_unavailable {
-                    claims.claim(owner, tenant);
+                    claims.claim(owner, made.tenant());
                 }
-                load.tenants.push(Arc::clone(tenant));
+                load.tenants.push(Arc::clone(made));
             }
             self.known.push(slot.into_known());
         }

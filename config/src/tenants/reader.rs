@@ -8,7 +8,7 @@ use domain::TenantId;
 use super::digest::{self, Digester, References};
 use super::last_good::Index;
 use super::settle::{Candidate, Past, Slot, Spool};
-use super::{Judge, Known, Unavailable, recover};
+use super::{Judge, Judged, Known, Unavailable, recover};
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::read;
@@ -18,7 +18,7 @@ use crate::tenant::{Tenant, file_of};
 use crate::tenant_file::{self, Names, Resolve, Rules};
 
 /// Reads one file after the other.
-pub(super) struct Reader<'a, 'j> {
+pub(super) struct Reader<'a, 'j, C> {
     pub(super) appliance: &'a Appliance,
     pub(super) environment: &'a dyn Environment,
     pub(super) rules: Rules,
@@ -28,16 +28,16 @@ pub(super) struct Reader<'a, 'j> {
     pub(super) spool: Option<Spool>,
     pub(super) unsaved: bool,
     pub(super) index: Option<&'a Index>,
-    pub(super) judge: &'a mut Judge<'j>,
+    pub(super) judge: &'a mut Judge<'j, C>,
 }
 
-impl Reader<'_, '_> {
+impl<C: Judged> Reader<'_, '_, C> {
     fn path(&self, id: &TenantId) -> PathBuf {
         file_of(&self.rules.directory, id.as_str())
     }
 
     /// A file that could not even be looked for: what was in force stays.
-    pub(super) fn unread(&self, id: TenantId, before: Option<Known>) -> Slot {
+    pub(super) fn unread(&self, id: TenantId, before: Option<Known<C>>) -> Slot<C> {
         match before {
             Some(known) => Slot::unchanged(id, known),
             None => Slot::faulty(id, None, [0; 16], Vec::new(), Unavailable::of(&self.rules.directory)),
@@ -48,7 +48,7 @@ impl Reader<'_, '_> {
         std::fs::symlink_metadata(self.path(id)).is_ok()
     }
 
-    pub(super) fn read(&mut self, id: TenantId, before: Option<Known>) -> Slot {
+    pub(super) fn read(&mut self, id: TenantId, before: Option<Known<C>>) -> Slot<C> {
         let path = self.path(&id);
         let bytes = match read::file(&path, self.appliance.tenants.file_bytes_max) {
             Ok((bytes, _)) => bytes,
@@ -60,7 +60,7 @@ impl Reader<'_, '_> {
         let digest = self.digester.of(&bytes, &mut references, &mut |reference| secrets.resolve(reference));
         let unchanged = before.as_ref().is_some_and(|known| match (&known.bad, &known.tenant) {
             (Some(bad), _) => bad.digest == digest && !bad.contested,
-            (None, Some(tenant)) => tenant.digest == digest,
+            (None, Some(made)) => made.tenant().digest == digest,
             (None, None) => false,
         });
         match before {
@@ -75,7 +75,7 @@ impl Reader<'_, '_> {
                 // What is no reference at all was not looked up before; what is wrong with it is said in one place.
                 let resolve = &mut |it: &str| references.take(it).unwrap_or_else(|| secrets.resolve(it));
                 let before = before.and_then(|known| known.tenant);
-                let in_force = before.as_ref().is_some_and(|tenant| digest::is_same_text(&tenant.digest, &digest));
+                let in_force = before.as_ref().is_some_and(|made| digest::is_same_text(&made.tenant().digest, &digest));
                 let mut slot = self.parse(id, before, &path, &bytes, digest, resolve);
                 if in_force && !slot.is_good() {
                     slot.revoked = self.without_missing(&slot.id, &bytes, digest, &mut secrets).map(Box::new);
@@ -93,7 +93,7 @@ impl Reader<'_, '_> {
         bytes: &[u8],
         digest: [u8; 16],
         secrets: &mut TenantSecrets<'_>,
-    ) -> Option<(Arc<Tenant>, Unavailable)> {
+    ) -> Option<(Arc<C>, Unavailable)> {
         if !secrets.any_missing() {
             return None;
         }
@@ -117,10 +117,11 @@ impl Reader<'_, '_> {
             }
         }
         tenant.digest = digest;
-        (!crate::fault::has_errors(&(self.judge)(&tenant))).then(|| (Arc::new(tenant), gone))
+        let (made, _) = (self.judge)(tenant);
+        Some((Arc::new(made?), gone))
     }
 
-    fn unreadable(&self, id: TenantId, before: Option<Known>, path: &Path, fault: &read::Unreadable) -> Slot {
+    fn unreadable(&self, id: TenantId, before: Option<Known<C>>, path: &Path, fault: &read::Unreadable) -> Slot<C> {
         let message = format!("{fault}; mend it, or take the file away to remove the tenant");
         let mut unavailable = Unavailable::of(path);
         // Too large to be read whole, but its beginning says most of what would be 404 otherwise.
@@ -132,22 +133,24 @@ impl Reader<'_, '_> {
         Slot::faulty(id, before, digest, vec![Fault::error(path, "", message)], unavailable)
     }
 
+    /// What the judge made of a tenant that parsed; none where anything is an error.
+    fn judged(&mut self, tenant: Tenant, faults: &mut Vec<Fault>) -> Option<Arc<C>> {
+        let (made, more) = (self.judge)(tenant);
+        faults.extend(more);
+        made.filter(|_| !crate::fault::has_errors(faults)).map(Arc::new)
+    }
+
     fn parse(
         &mut self,
         id: TenantId,
-        before: Option<Arc<Tenant>>,
+        before: Option<Arc<C>>,
         path: &Path,
         bytes: &[u8],
         digest: [u8; 16],
         resolve: &mut Resolve<'_>,
-    ) -> Slot {
+    ) -> Slot<C> {
         let (tenant, mut faults) = tenant_file::parse(path, Some(&id), bytes, &self.rules, &mut self.names, resolve);
-        let mut judged = None;
-        if let Some(mut tenant) = tenant {
-            faults.extend((self.judge)(&tenant));
-            tenant.digest = digest;
-            judged = (!crate::fault::has_errors(&faults)).then(|| Arc::new(tenant));
-        }
+        let judged = tenant.and_then(|tenant| self.judged(Tenant { digest, ..tenant }, &mut faults));
         let incumbent = self.index.is_some_and(|index| index.holds(&id, bytes));
         let recovered = |bytes: &[u8], max| {
             let (endpoints, aliases) = recover::recover(bytes, max);
@@ -166,8 +169,8 @@ impl Reader<'_, '_> {
     }
 }
 
-impl Past for Reader<'_, '_> {
-    fn last_good(&mut self, id: &TenantId) -> Candidate {
+impl<C: Judged> Past<C> for Reader<'_, '_, C> {
+    fn last_good(&mut self, id: &TenantId) -> Candidate<C> {
         let Some(index) = self.index else { return Candidate::None };
         let bytes = match index.read_one(id) {
             Ok(Some(bytes)) => bytes,
@@ -181,11 +184,8 @@ impl Past for Reader<'_, '_> {
             secrets.resolve(reference)
         });
         let (tenant, mut faults) = parsed;
-        if let Some(tenant) = tenant {
-            faults.extend((self.judge)(&tenant));
-            if !crate::fault::has_errors(&faults) {
-                return Candidate::Usable(Arc::new(tenant));
-            }
+        if let Some(made) = tenant.and_then(|tenant| self.judged(tenant, &mut faults)) {
+            return Candidate::Usable(made);
         }
         if let Some((tenant, gone)) = self.without_missing(id, &bytes, [0; 16], &mut secrets) {
             return Candidate::Revoked(tenant, gone);
@@ -195,10 +195,10 @@ impl Past for Reader<'_, '_> {
         Candidate::Unusable(format!("the last good version cannot be used either: {first}"))
     }
 
-    fn had(&mut self, id: &TenantId) -> Option<Arc<Tenant>> {
+    fn had(&mut self, id: &TenantId) -> Option<Tenant> {
         let bytes = self.index?.read_one(id).ok()??;
         let stand_in = &mut |_: &str| Ok(ResolvedSecret { secret: domain::Secret::new(*b"any"), warning: None });
         let (tenant, _) = tenant_file::parse(&self.path(id), Some(id), &bytes, &self.rules, &mut self.names, stand_in);
-        tenant.map(Arc::new)
+        tenant
     }
 }

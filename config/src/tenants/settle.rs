@@ -11,38 +11,38 @@ use std::sync::Arc;
 use domain::TenantId;
 
 use super::claims::{Claims, Conflict, Owner};
-use super::{Bad, Known, Unavailable};
+use super::{Bad, Judged, Known, Unavailable};
 use crate::fault::Fault;
 use crate::tenant::Tenant;
 
 /// One file while it is being settled.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct Slot<C> {
     pub(crate) id: TenantId,
     pub(crate) faults: Vec<Fault>,
     /// The file's text in the spool, where it has to be kept.
     pub(crate) text: Option<Text>,
     /// The version in force without the secrets that are gone, and what has none left.
-    pub(crate) revoked: Option<Box<(Arc<Tenant>, Unavailable)>>,
+    pub(crate) revoked: Option<Box<(Arc<C>, Unavailable)>>,
     /// In force before this load.
-    before: Option<Arc<Tenant>>,
-    state: State,
+    before: Option<Arc<C>>,
+    state: State<C>,
 }
 
 #[derive(Debug)]
-enum State {
+enum State<C> {
     /// As it was at the load before.
-    Unchanged(Known),
+    Unchanged(Known<C>),
     /// Good by itself. An incumbent was there before this process was.
-    Good { tenant: Arc<Tenant>, incumbent: bool },
+    Good { tenant: Arc<C>, incumbent: bool },
     /// Faulty, and what is in force instead. Few are: boxed, so that a hundred thousand good ones are small.
-    Faulty(Box<Faulty>),
+    Faulty(Box<Faulty<C>>),
 }
 
 #[derive(Debug)]
-struct Faulty {
+struct Faulty<C> {
     digest: [u8; 16],
-    fallback: Option<Arc<Tenant>>,
+    fallback: Option<Arc<C>>,
     unavailable: Unavailable,
     /// Whether what is unavailable are endpoints of the fallback.
     partial: bool,
@@ -74,24 +74,24 @@ impl Spool {
 }
 
 /// A version to fall back to.
-pub(crate) enum Candidate {
+pub(crate) enum Candidate<C> {
     None,
     Unusable(String),
-    Usable(Arc<Tenant>),
+    Usable(Arc<C>),
     /// Without the secrets that are gone; what has none left.
-    Revoked(Arc<Tenant>, Unavailable),
+    Revoked(Arc<C>, Unavailable),
 }
 
-impl Slot {
-    pub(crate) fn unchanged(id: TenantId, known: Known) -> Self {
+impl<C: Judged> Slot<C> {
+    pub(crate) fn unchanged(id: TenantId, known: Known<C>) -> Self {
         let faults = known.bad.as_ref().map_or_else(Vec::new, |bad| bad.faults.clone());
         Self { id, faults, text: None, revoked: None, before: known.tenant.clone(), state: State::Unchanged(known) }
     }
 
     pub(crate) fn good(
         id: TenantId,
-        before: Option<Arc<Tenant>>,
-        tenant: Arc<Tenant>,
+        before: Option<Arc<C>>,
+        tenant: Arc<C>,
         faults: Vec<Fault>,
         incumbent: bool,
     ) -> Self {
@@ -100,7 +100,7 @@ impl Slot {
 
     pub(crate) fn faulty(
         id: TenantId,
-        before: Option<Arc<Tenant>>,
+        before: Option<Arc<C>>,
         digest: [u8; 16],
         faults: Vec<Fault>,
         unavailable: Unavailable,
@@ -119,7 +119,7 @@ impl Slot {
         }
     }
 
-    pub(crate) fn in_force(&self) -> Option<&Arc<Tenant>> {
+    pub(crate) fn in_force(&self) -> Option<&Arc<C>> {
         match &self.state {
             State::Unchanged(known) => known.tenant.as_ref(),
             State::Good { tenant, .. } => Some(tenant),
@@ -149,7 +149,7 @@ impl Slot {
         self.text.filter(|_| self.is_good())
     }
 
-    pub(crate) fn into_known(self) -> Known {
+    pub(crate) fn into_known(self) -> Known<C> {
         match self.state {
             State::Unchanged(known) => known,
             State::Good { tenant, .. } => Known { tenant: Some(tenant), bad: None },
@@ -163,8 +163,9 @@ impl Slot {
     }
 
     /// Turns a good file that is in conflict with somebody into a faulty one.
-    fn contest(&mut self, faults: Vec<Fault>, fallback: Candidate) {
+    fn contest(&mut self, faults: Vec<Fault>, fallback: Candidate<C>) {
         let State::Good { tenant, .. } = &self.state else { return };
+        let tenant = tenant.tenant();
         let ids = tenant.endpoints.iter().map(|endpoint| endpoint.id.clone()).collect();
         let aliases = tenant.endpoints.iter().flat_map(|endpoint| endpoint.aliases().iter().cloned()).collect();
         let unavailable = Unavailable { file: tenant.file(), endpoints: ids, aliases };
@@ -175,7 +176,7 @@ impl Slot {
         self.fall_back(fallback);
     }
 
-    fn fall_back(&mut self, candidate: Candidate) {
+    fn fall_back(&mut self, candidate: Candidate<C>) {
         let State::Faulty(faulty) = &mut self.state else { return };
         match candidate {
             Candidate::None => {}
@@ -224,18 +225,18 @@ impl Slot {
 }
 
 /// Where versions that are not in memory are looked up: the state directory.
-pub(crate) trait Past {
+pub(crate) trait Past<C> {
     /// The last good version, if it can still be used.
-    fn last_good(&mut self, id: &TenantId) -> Candidate;
+    fn last_good(&mut self, id: &TenantId) -> Candidate<C>;
     /// What the last good version has, whether it can still be used or not: its secrets are stand-ins.
-    fn had(&mut self, id: &TenantId) -> Option<Arc<Tenant>>;
+    fn had(&mut self, id: &TenantId) -> Option<Tenant>;
 }
 
 /// Settles who is in force.
-pub(crate) fn settle(mut slots: Vec<Slot>, past: &mut dyn Past) -> Vec<Slot> {
-    let endpoints = slots.iter().filter_map(Slot::in_force).map(|tenant| tenant.endpoints.len()).sum();
+pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>) -> Vec<Slot<C>> {
+    let endpoints = slots.iter().filter_map(Slot::in_force).map(|made| made.tenant().endpoints.len()).sum();
     let mut claims = Claims::with_capacity(endpoints);
-    let fall_back = |slot: &Slot, past: &mut dyn Past| match (slot.revoked.as_deref(), &slot.before) {
+    let fall_back = |slot: &Slot<C>, past: &mut dyn Past<C>| match (slot.revoked.as_deref(), &slot.before) {
         (Some((revoked, gone)), _) => Candidate::Revoked(Arc::clone(revoked), gone.clone()),
         (None, Some(before)) => Candidate::Usable(Arc::clone(before)),
         (None, None) => past.last_good(&slot.id),
@@ -246,18 +247,19 @@ pub(crate) fn settle(mut slots: Vec<Slot>, past: &mut dyn Past) -> Vec<Slot> {
             let candidate = fall_back(&slots[owner], past);
             if matches!(candidate, Candidate::Unusable(_)) {
                 let had = past.had(&slots[owner].id);
-                slots[owner].is_unavailable(had.as_deref());
+                slots[owner].is_unavailable(had.as_ref());
             }
             slots[owner].fall_back(candidate);
         }
         let first = !matches!(slots[owner].state, State::Good { incumbent: false, .. });
-        if let Some(tenant) = slots[owner].in_force().filter(|_| first).cloned() {
-            let conflicts = claims.conflicts(owner, &tenant);
+        if let Some(made) = slots[owner].in_force().filter(|_| first).cloned() {
+            let tenant = made.tenant();
+            let conflicts = claims.conflicts(owner, tenant);
             if conflicts.is_empty() {
-                claims.claim(owner, &tenant);
+                claims.claim(owner, tenant);
             } else {
                 // Only a state directory that somebody edited, or two files that were swapped while nobody looked.
-                let faults = said(&conflicts, &tenant, &slots);
+                let faults = said(&conflicts, tenant, &slots);
                 slots[owner].contest(faults, Candidate::None);
                 slots[owner]
                     .drop_fallback("the last good version cannot be used: another tenant has its endpoints".into());
@@ -267,25 +269,28 @@ pub(crate) fn settle(mut slots: Vec<Slot>, past: &mut dyn Past) -> Vec<Slot> {
     // Then what those who changed had before and keep: it is nobody else's, whoever comes first by name.
     for (owner, slot) in slots.iter().enumerate() {
         let State::Good { tenant, incumbent: false } = &slot.state else { continue };
-        if let Some(had) = slot.before.clone().or_else(|| past.had(&slot.id)) {
-            claims.claim_kept(owner, tenant, &had);
+        if let Some(before) = &slot.before {
+            claims.claim_kept(owner, tenant.tenant(), before.tenant());
+        } else if let Some(had) = past.had(&slot.id) {
+            claims.claim_kept(owner, tenant.tenant(), &had);
         }
     }
     // Then the newcomers, by name; one that fails puts its last good version back, which was there before them all.
     let mut failing = Vec::new();
     for owner in 0..slots.len() {
         let State::Good { tenant, incumbent: false } = &slots[owner].state else { continue };
-        let tenant = Arc::clone(tenant);
-        let conflicts = claims.conflicts(owner, &tenant);
+        let made = Arc::clone(tenant);
+        let tenant = made.tenant();
+        let conflicts = claims.conflicts(owner, tenant);
         if conflicts.is_empty() {
-            claims.claim(owner, &tenant);
+            claims.claim(owner, tenant);
             continue;
         }
-        failing.push((owner, said(&conflicts, &tenant, &slots)));
+        failing.push((owner, said(&conflicts, tenant, &slots)));
         while let Some((owner, faults)) = failing.pop() {
             let candidate = fall_back(&slots[owner], past);
-            if let Some(tenant) = slots[owner].in_force().cloned() {
-                claims.release(owner, &tenant);
+            if let Some(made) = slots[owner].in_force() {
+                claims.release(owner, made.tenant());
             }
             slots[owner].contest(faults, candidate);
             put_back(owner, &mut slots, &mut claims, &mut failing);
@@ -295,9 +300,15 @@ pub(crate) fn settle(mut slots: Vec<Slot>, past: &mut dyn Past) -> Vec<Slot> {
 }
 
 /// Claims for a last good version again what newcomers took meanwhile; they fail in turn, each at most once.
-fn put_back(owner: Owner, slots: &mut [Slot], claims: &mut Claims, failing: &mut Vec<(Owner, Vec<Fault>)>) {
-    let Some(fallback) = slots[owner].in_force().cloned() else { return };
-    let conflicts = claims.conflicts(owner, &fallback);
+fn put_back<C: Judged>(
+    owner: Owner,
+    slots: &mut [Slot<C>],
+    claims: &mut Claims,
+    failing: &mut Vec<(Owner, Vec<Fault>)>,
+) {
+    let Some(made) = slots[owner].in_force().cloned() else { return };
+    let fallback = made.tenant();
+    let conflicts = claims.conflicts(owner, fallback);
     if conflicts.iter().any(|conflict| !slots[conflict.owner].is_candidate()) {
         slots[owner].drop_fallback("the last good version cannot be used: another tenant has its endpoints".into());
         return;
@@ -306,16 +317,17 @@ fn put_back(owner: Owner, slots: &mut [Slot], claims: &mut Claims, failing: &mut
     others.sort_unstable();
     others.dedup();
     for other in others {
-        let Some(taken) = slots[other].in_force().cloned() else { continue };
-        claims.release(other, &taken);
-        claims.claim(owner, &fallback);
-        let conflicts = claims.conflicts(other, &taken);
-        failing.push((other, said(&conflicts, &taken, slots)));
+        let Some(made) = slots[other].in_force() else { continue };
+        let taken = made.tenant();
+        claims.release(other, taken);
+        claims.claim(owner, fallback);
+        let conflicts = claims.conflicts(other, taken);
+        failing.push((other, said(&conflicts, taken, slots)));
     }
-    claims.claim(owner, &fallback);
+    claims.claim(owner, fallback);
 }
 
-fn said(conflicts: &[Conflict<'_>], tenant: &Tenant, slots: &[Slot]) -> Vec<Fault> {
+fn said<C>(conflicts: &[Conflict<'_>], tenant: &Tenant, slots: &[Slot<C>]) -> Vec<Fault> {
     let faults = conflicts.iter().map(|conflict| {
         let line = conflict.endpoint.line;
         let index = tenant.endpoints.iter().position(|endpoint| std::ptr::eq(endpoint, conflict.endpoint)).unwrap_or(0);
