@@ -13,7 +13,7 @@ use crate::appliance::{text as utf8, warn_later};
 use crate::document::Document;
 use crate::fault::Fault;
 use crate::form::{
-    Bytes, Choice, Declared, Flag, List, Located, Maybe, Moment, Needed, Placed, Settings, Table, Text, network,
+    Bytes, Choice, Declared, Flag, List, Located, Maybe, Moment, Placed, Settings, Table, Text, needed, network,
     settings, text, url,
 };
 use crate::public_url::PublicUrl;
@@ -29,7 +29,7 @@ settings! {
     /// One tenant's file, `<tenant>.toml`.
     pub(crate) struct TenantTable {
         /// The tenant's id: the name of the file without `.toml`.
-        tenant: Option<Located<TenantId>> = None, Needed(Maybe(Placed(tenant_id()))), live,
+        tenant: Option<Located<TenantId>> = None, needed(Maybe(Placed(tenant_id()))), live,
             "It is written twice so that a file that was copied cannot claim to be somebody else by accident.";
         /// Name of the retention class of its events, one of `log.retention` in the appliance's file.
         retention: Option<Located<String>> = None, Maybe(Placed(name())), live,
@@ -45,10 +45,10 @@ settings! {
     /// A URL that a provider posts to.
     pub(crate) struct EndpointTable {
         /// Its id, the last part of `/hooks/{id}`. Who knows it can knock: `wh_` and 96 random bits are best.
-        id: Option<Located<EndpointId>> = None, Needed(Maybe(Placed(endpoint_id()))), live,
+        id: Option<Located<EndpointId>> = None, needed(Maybe(Placed(endpoint_id()))), live,
             "It is unique on the node, also across tenants.";
         /// How deliveries prove who sent them: a preset (`tidegate schemes list`) or a scheme of this file.
-        scheme: String = String::new(), Needed(name()), live,
+        scheme: String = String::new(), needed(name()), live,
             "There is no unsigned endpoint, so nothing is a sensible default.";
         /// Its secrets. All that are active are tried, so that a rotation has an overlap.
         secrets: Vec<Located<SecretTable>> = Vec::new(), List(Placed(Table), 0..=16), live,
@@ -79,7 +79,7 @@ settings! {
     /// One secret of an endpoint.
     pub(crate) struct SecretTable {
         /// Reference to the secret: `secret:NAME` is the file `<tenant>.secrets/NAME` beside this one; `env:NAME` where `tenants.allow_env` allows it.
-        value: Option<Located<String>> = None, Needed(Maybe(Placed(reference()))), live,
+        value: Option<Located<String>> = None, needed(Maybe(Placed(reference()))), live,
             "Secrets are never written into a file that is copied, mailed and committed.";
         /// Name under which evidence shows which secret verified.
         name: Option<String> = None, Maybe(name()), live,

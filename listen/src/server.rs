@@ -1,7 +1,7 @@
 //! The server: runs services until it is told to stop, and lets what is in flight finish.
 //!
 //! Pingora's own graceful stop sleeps for its whole grace period, however idle it is, and then drops what has not
-//! finished. So the drain happens here, inside the wait for the signal: services stop accepting and connections finish;
+//! finished. So the drain happens here, inside the wait for Pingora's signal: services stop accepting and connections finish;
 //! as soon as the last one is gone, or the drain's time is up, Pingora is told to stop at once.
 
 use std::fmt;
@@ -11,7 +11,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server as PingoraServer, ShutdownSignal, ShutdownSignalWatch};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::connection::DRAIN_IDLE;
@@ -119,21 +118,11 @@ impl Server {
         ServerHandle { stop: self.stop.clone() }
     }
 
-    /// Serves until SIGTERM or SIGINT, or its handle, asks for a drain, and until that is done. A second signal ends
-    /// the drain.
+    /// Serves until its handle asks for a drain, and until that is done or cut short. Signals are the caller's: what they
+    /// ask for goes through the handle.
     pub fn run(self) -> Drained {
-        self.run_watching(true)
-    }
-
-    /// The same without looking at signals: the handle alone ends it.
-    pub fn run_until_stopped(self) -> Drained {
-        self.run_watching(false)
-    }
-
-    fn run_watching(self, signals: bool) -> Drained {
         let (cut, counted) = std::sync::mpsc::sync_channel(1);
-        let watcher =
-            Watcher { handle: self.handle(), drains: self.drains, drain_timeout: self.drain_timeout, signals, cut };
+        let watcher = Watcher { handle: self.handle(), drains: self.drains, drain_timeout: self.drain_timeout, cut };
         self.pingora.run(RunArgs { shutdown_signal: Box::new(watcher) });
         Drained { cut: counted.try_recv().unwrap_or(0) }
     }
@@ -143,17 +132,13 @@ struct Watcher {
     handle: ServerHandle,
     drains: Vec<Arc<Connections>>,
     drain_timeout: Duration,
-    signals: bool,
     cut: std::sync::mpsc::SyncSender<usize>,
 }
 
 #[async_trait]
 impl ShutdownSignalWatch for Watcher {
     async fn recv(&self) -> ShutdownSignal {
-        tokio::select! {
-            () = self.drained() => {}
-            () = self.obey_signals(), if self.signals => {}
-        }
+        self.drained().await;
         let cut = self.drains.iter().map(|connections| connections.busy()).sum();
         // Only a full channel fails, and this is sent once.
         let _sent = self.cut.try_send(cut);
@@ -182,28 +167,6 @@ impl Watcher {
             () = gone => tracing::info!("drained"),
             () = tokio::time::sleep(self.drain_timeout) => tracing::warn!("the drain's time is up"),
             _ = stop.wait_for(|stop| *stop == Stop::Now) => tracing::warn!("the drain was cut short"),
-        }
-    }
-
-    /// Never returns: what signals ask for goes through the handle.
-    async fn obey_signals(&self) {
-        let signals = signal(SignalKind::terminate()).and_then(|term| Ok((term, signal(SignalKind::interrupt())?)));
-        match signals {
-            Ok((mut term, mut interrupt)) => loop {
-                tokio::select! {
-                    _ = term.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                if self.handle.is_draining() {
-                    self.handle.stop_now();
-                } else {
-                    self.handle.drain();
-                }
-            },
-            Err(error) => {
-                tracing::error!(%error, "signals cannot be watched; only the handle ends this server");
-                std::future::pending::<()>().await;
-            }
         }
     }
 }

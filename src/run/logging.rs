@@ -138,37 +138,20 @@ impl Visit for Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::sink::tests::written;
     use domain::ManualClock;
-    use std::io::{self, Write};
-    use std::sync::mpsc;
-
-    struct Channel(mpsc::Sender<Vec<u8>>);
-
-    impl Write for Channel {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// The only test of this process that starts the logging for all of it.
     #[test]
     fn every_line_has_one_shape_and_the_framework_is_heard_where_it_matters() {
-        let (sender, receiver) = mpsc::channel();
-        let (sink, thread) = Sink::start(Channel(sender)).unwrap();
-        let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(1_764_424_000_000);
-        let settings = Logging { level: LogLevel::Trace, format: LogFormat::Json, ..Logging::default() };
-        start(&settings, &sink, &clock);
-        tracing::warn!(lane = "normal/0", n = 7, ok = true, error = %"no \"room\"\n", "here");
-        log::error!(target: "pingora_core::services::listening", "Accept() failed canary-1");
-        log::debug!(target: "pingora_core::protocols", "Authorization: canary-2");
-        sink.close();
-        thread.join().unwrap();
-        let all = String::from_utf8(receiver.iter().flatten().collect()).unwrap();
+        let all = written(|sink| {
+            let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(1_764_424_000_000);
+            let settings = Logging { level: LogLevel::Trace, format: LogFormat::Json, ..Logging::default() };
+            start(&settings, sink, &clock);
+            tracing::warn!(lane = "normal/0", n = 7, ok = true, error = %"no \"room\"\n", "here");
+            log::error!(target: "pingora_core::services::listening", "Accept() failed canary-1");
+            log::debug!(target: "pingora_core::protocols", "Authorization: canary-2");
+        });
         // Other tests run beside this one.
         let ours: Vec<_> = all.lines().filter(|line| line.contains("normal/0") || line.contains("canary")).collect();
         let here = r#"{"time":"2025-11-29T13:46:40.000Z","level":"warn","message":"here","lane":"normal/0","n":7,"ok":true,"error":"no \"room\"\n"}"#;

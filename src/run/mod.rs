@@ -168,7 +168,7 @@ fn serve(
     let beside = beside.serve(node, health);
     tracing::info!(?addresses, admin = %appliance.admin.listen, "ready");
 
-    let drained = server.run_until_stopped();
+    let drained = server.run();
 
     beside.stop();
     close(&*log, held.as_deref());

@@ -116,15 +116,16 @@ impl Write for Sink {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    struct Channel(mpsc::Sender<Vec<u8>>);
+    /// Writes by what a test wants done with the bytes.
+    struct Out<F>(F);
 
-    impl Write for Channel {
+    impl<F: FnMut(&[u8]) -> io::Result<()>> Write for Out<F> {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            (self.0)(bytes)?;
             Ok(bytes.len())
         }
 
@@ -133,34 +134,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn lines_come_out_in_order_and_whole() {
+    /// Everything that `log` writes before the sink is closed.
+    pub(crate) fn written(log: impl FnOnce(&Sink)) -> String {
         let (sender, receiver) = mpsc::channel();
-        let (sink, thread) = Sink::start(Channel(sender)).unwrap();
-        for n in 0..1_000 {
-            sink.push(format!("line {n}\n").as_bytes());
-        }
-        sink.push(b"last\n");
+        let out = Out(move |bytes: &[u8]| sender.send(bytes.to_vec()).map_err(io::Error::other));
+        let (sink, thread) = Sink::start(out).unwrap();
+        log(&sink);
         sink.close();
         thread.join().unwrap();
-        let all: Vec<u8> = receiver.iter().flatten().collect();
-        let expected: String = (0..1_000).map(|n| format!("line {n}\n")).chain(["last\n".to_owned()]).collect();
-        assert_eq!(String::from_utf8(all).unwrap(), expected);
         assert_eq!(sink.dropped(), 0);
+        String::from_utf8(receiver.iter().flatten().collect()).unwrap()
+    }
+
+    #[test]
+    fn lines_come_out_in_order_and_whole() {
+        let all = written(|sink| {
+            for n in 0..1_000 {
+                sink.push(format!("line {n}\n").as_bytes());
+            }
+            sink.push(b"last\n");
+        });
+        let expected: String = (0..1_000).map(|n| format!("line {n}\n")).chain(["last\n".to_owned()]).collect();
+        assert_eq!(all, expected);
     }
 
     #[test]
     fn a_write_that_fails_counts_every_line_of_its_batch() {
-        struct Broken;
-        impl Write for Broken {
-            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-                Err(io::ErrorKind::BrokenPipe.into())
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let (sink, thread) = Sink::start(Broken).unwrap();
+        let broken = Out(|_: &[u8]| Err(io::ErrorKind::BrokenPipe.into()));
+        let (sink, thread) = Sink::start(broken).unwrap();
         for _ in 0..10 {
             sink.push(b"one\ntwo\n");
         }
@@ -171,18 +172,8 @@ mod tests {
 
     #[test]
     fn a_stuck_reader_costs_lines_and_not_time() {
-        struct Stuck(mpsc::Receiver<()>);
-        impl Write for Stuck {
-            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.0.recv().map_err(io::Error::other)?;
-                Ok(bytes.len())
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let (release, stuck) = mpsc::channel();
-        let (sink, thread) = Sink::start(Stuck(stuck)).unwrap();
+        let (release, stuck) = mpsc::channel::<()>();
+        let (sink, thread) = Sink::start(Out(move |_: &[u8]| stuck.recv().map_err(io::Error::other))).unwrap();
         let mut line = vec![b'x'; 64 * 1024];
         line.push(b'\n');
         for _ in 0..1_000 {

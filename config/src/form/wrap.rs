@@ -9,6 +9,27 @@ use toml::de::DeValue;
 use super::{Form, Row};
 use crate::document::Document;
 
+/// What a form says of itself that is what the form inside says.
+macro_rules! as_inside {
+    () => {
+        fn kind(&self) -> String {
+            self.0.kind()
+        }
+
+        fn schema(&self) -> Value {
+            self.0.schema()
+        }
+
+        fn rows(&self) -> Vec<Row> {
+            self.0.rows()
+        }
+
+        fn is_list(&self) -> bool {
+            self.0.is_list()
+        }
+    };
+}
+
 /// May be left out, and then is nothing.
 pub(crate) struct Maybe<F>(pub(crate) F);
 
@@ -21,82 +42,43 @@ impl<T, F: Form<T>> Form<Option<T>> for Maybe<F> {
         value.as_ref().map_or_else(|| "none".into(), |value| self.0.show(value))
     }
 
-    fn kind(&self) -> String {
-        self.0.kind()
-    }
-
-    fn schema(&self) -> Value {
-        self.0.schema()
-    }
-
-    fn rows(&self) -> Vec<Row> {
-        self.0.rows()
-    }
-
-    fn is_list(&self) -> bool {
-        self.0.is_list()
-    }
+    as_inside!();
 }
 
-/// A default that is made at start and cannot be written down as a value.
-pub(crate) struct Shown<F>(pub(crate) F, pub(crate) &'static str);
+/// Has no default that could be written down as a value: words stand in its place.
+pub(crate) struct Said<F>(F, Instead);
 
-impl<T, F: Form<T>> Form<T> for Shown<F> {
-    fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<T> {
-        self.0.read(document, at)
-    }
+enum Instead {
+    MadeAtStart(&'static str),
+    Required,
+}
 
-    fn show(&self, _: &T) -> String {
-        self.1.into()
-    }
-
-    fn kind(&self) -> String {
-        self.0.kind()
-    }
-
-    fn schema(&self) -> Value {
-        self.0.schema()
-    }
-
-    fn rows(&self) -> Vec<Row> {
-        self.0.rows()
-    }
-
-    fn is_list(&self) -> bool {
-        self.0.is_list()
-    }
+/// A default that is made at start.
+pub(crate) const fn shown<F>(form: F, words: &'static str) -> Said<F> {
+    Said(form, Instead::MadeAtStart(words))
 }
 
 /// Must be there.
-pub(crate) struct Needed<F>(pub(crate) F);
+pub(crate) const fn needed<F>(form: F) -> Said<F> {
+    Said(form, Instead::Required)
+}
 
-impl<T, F: Form<T>> Form<T> for Needed<F> {
+impl<T, F: Form<T>> Form<T> for Said<F> {
     fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<T> {
         self.0.read(document, at)
     }
 
     fn show(&self, _: &T) -> String {
-        "required".into()
+        match self.1 {
+            Instead::MadeAtStart(words) => words.into(),
+            Instead::Required => "required".into(),
+        }
     }
 
-    fn kind(&self) -> String {
-        self.0.kind()
-    }
-
-    fn schema(&self) -> Value {
-        self.0.schema()
-    }
-
-    fn rows(&self) -> Vec<Row> {
-        self.0.rows()
-    }
-
-    fn is_list(&self) -> bool {
-        self.0.is_list()
-    }
+    as_inside!();
 
     fn is_required(&self) -> bool {
-        true
+        matches!(self.1, Instead::Required)
     }
 }
 
@@ -119,17 +101,7 @@ impl<T, F: Form<T>> Form<Located<T>> for Placed<F> {
         self.0.show(&value.value)
     }
 
-    fn kind(&self) -> String {
-        self.0.kind()
-    }
-
-    fn schema(&self) -> Value {
-        self.0.schema()
-    }
-
-    fn rows(&self) -> Vec<Row> {
-        self.0.rows()
-    }
+    as_inside!();
 }
 
 /// A list of values of one form, bounded.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::form::{Bytes, Count, Flag, List, Needed, Shown, Span, Table, address, network, settings, text, url};
+use crate::form::{Bytes, Count, Flag, List, Span, Table, address, needed, network, settings, shown, text, url};
 use crate::public_url::{PublicUrl, is_host};
 use crate::units::{GIB, KIB, MIB, seconds};
 
@@ -21,13 +21,13 @@ settings! {
         listen: Vec<SocketAddr> = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 8080))], List(address(), 1..=64), restart,
             "Loopback: nothing is reachable from outside until somebody says so, and TLS ends in front of this listener.";
         /// The URL that providers post to, as they see it, without `/hooks/…`.
-        public_url: PublicUrl = PublicUrl::default(), Needed(url()), live,
+        public_url: PublicUrl = PublicUrl::default(), needed(url()), live,
             "Schemes that sign the URL sign this one, and it cannot be guessed behind a load balancer.";
         /// Host names that are answered beside the public URL's own.
         hosts: Vec<String> = Vec::new(), List(host_name(), 0..=1024), live,
             "A request for another host is not ours: it is answered as an unknown endpoint is.";
         /// Worker threads of the role.
-        threads: usize = cpus(), Shown(Count(1..=1024), "one per CPU that the process may use"), restart,
+        threads: usize = cpus(), shown(Count(1..=1024), "one per CPU that the process may use"), restart,
             "Verification is CPU work and the threads never block: more of them only take turns.";
         /// Peers whose `X-Forwarded-For` field is believed. `Forwarded` is not read.
         trusted_proxies: Vec<IpNet> = Vec::new(), List(network(), 0..=1024), live,

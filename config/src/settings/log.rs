@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::form::{Blocks, Bytes, Choice, Count, Flag, List, Needed, Shown, Span, Table, path, settings, text};
+use crate::form::{Blocks, Bytes, Choice, Count, Flag, List, Span, Table, needed, path, settings, shown, text};
 use crate::units::{GIB, KIB, MIB, TIB, days, seconds};
 
 /// How an append is made durable.
@@ -59,16 +59,16 @@ settings! {
             "Beyond a few MiB a write only gets longer, not more efficient, and everybody in it waits.";
         /// How long events are kept, by class. A tenant's file names one of them.
         retention: Vec<RetentionClass> = vec![RetentionClass { name: "default".into(), age: days(30) }],
-            Shown(List(Table, 1..=16), "one class, `default`, of `\"30d\"`"), restart,
+            shown(List(Table, 1..=16), "one class, `default`, of `\"30d\"`"), restart,
             "30 days cover a month-end and the longest outage that anybody wants to replay. The first class is that of tenants that name none.";
     }
 
     /// One length of time for which events are kept. Each class has a log of its own.
     pub struct RetentionClass {
         /// Name of the class: letters, digits, `-` and `_`.
-        name: String = String::new(), Needed(class_name()), restart, "Tenants' files refer to it.";
+        name: String = String::new(), needed(class_name()), restart, "Tenants' files refer to it.";
         /// Age at which an event may go.
-        age: Duration = Duration::ZERO, Needed(Span(Duration::ZERO..=days(3660))), restart,
+        age: Duration = Duration::ZERO, needed(Span(Duration::ZERO..=days(3660))), restart,
             "It is a promise to your tenants, so nobody else can choose it.";
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use domain::NodeId;
 
-use crate::form::{Bytes, Choice, Count, Form, List, Row, Shown, Text, address, path, settings, text};
+use crate::form::{Bytes, Choice, Count, Form, List, Row, Text, address, path, settings, shown, text};
 use crate::secret::OWN_NAME;
 use crate::units::{KIB, MIB};
 
@@ -43,7 +43,7 @@ settings! {
             "Loopback: metrics name tenants. It changes no state, whoever reaches it.";
         /// Unix socket of everything that changes state.
         socket: PathBuf = "/var/lib/tidegate/tidegate.sock".into(),
-            Shown(path(), "`tidegate.sock` beside `log.directory`"), restart,
+            shown(path(), "`tidegate.sock` beside `log.directory`"), restart,
             "It belongs to the process that owns that log, so a second appliance on the machine has its own, and the directory's permissions guard it. At most 107 bytes long.";
     }
 
@@ -54,7 +54,7 @@ settings! {
             "Beside the appliance's file.";
         /// Directory in which the last good version of each tenant's file is kept.
         state_directory: PathBuf = "/var/lib/tidegate/state".into(),
-            Shown(path(), "`state` beside `log.directory`"), restart,
+            shown(path(), "`state` beside `log.directory`"), restart,
             "A faulty file then costs nothing, not even at a cold start. It holds references, never secrets.";
         /// Environment variables that tenants' files may name as `env:…`. `{TENANT}` stands for the tenant's own id in capitals with `_` for `-`, a `*` at the end for any rest.
         allow_env: Vec<String> = vec![format!("{OWN_NAME}_*")], List(variable_pattern(), 0..=1024), live,

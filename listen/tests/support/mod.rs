@@ -141,7 +141,7 @@ impl Running {
         let mut server = Server::new();
         server.add(service.with_threads(2));
         let handle = server.handle();
-        let thread = std::thread::spawn(move || server.run_until_stopped());
+        let thread = std::thread::spawn(move || server.run());
         Self { address, hook, counts, handle, thread: Some(thread) }
     }
 
