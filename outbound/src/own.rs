@@ -1,0 +1,62 @@
+//! The appliance itself, which nobody reaches through the appliance.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+
+/// Addresses and listeners of this appliance and its fleet. No opening helps against them.
+///
+/// The composition root fills it: every address of the machine's interfaces except loopback, the published exit
+/// addresses of the whole fleet (a call that hairpins would arrive as a provider's), and every socket that the
+/// process listens on. Loopback itself is closed by the table; where an opening opens some of it, listeners stay shut.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Own {
+    addresses: HashSet<IpAddr>,
+    listeners: HashSet<SocketAddr>,
+}
+
+impl Own {
+    pub fn new(addresses: impl IntoIterator<Item = IpAddr>, listeners: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        Self {
+            addresses: addresses.into_iter().map(|address| address.to_canonical()).collect(),
+            listeners: listeners.into_iter().map(plain).collect(),
+        }
+    }
+
+    /// Whether a connection to this socket would come back to the appliance.
+    pub fn has(&self, address: IpAddr, port: u16) -> bool {
+        let address = address.to_canonical();
+        self.addresses.contains(&address)
+            || self.listeners.iter().any(|listener| {
+                // Listening on "any" of either family answers on all of loopback; a dual-stack socket on both.
+                listener.port() == port
+                    && (listener.ip() == address || (listener.ip().is_unspecified() && address.is_loopback()))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_addresses_on_every_port_and_listeners_on_theirs() {
+        let own = Own::new(
+            ["198.51.100.7".parse().unwrap(), "::ffff:198.51.100.8".parse().unwrap()],
+            ["0.0.0.0:3128".parse().unwrap(), "127.0.0.1:9090".parse().unwrap(), "10.0.0.5:80".parse().unwrap()],
+        );
+        let has = |socket: &str| {
+            let socket: SocketAddr = socket.parse().unwrap();
+            own.has(socket.ip(), socket.port())
+        };
+        for socket in ["198.51.100.7:1", "198.51.100.8:443", "[::ffff:198.51.100.7]:1", "127.0.0.1:9090", "10.0.0.5:80"]
+        {
+            assert!(has(socket), "{socket}");
+        }
+        // What listens on "any" listens on loopback.
+        assert!(has("127.8.8.8:3128") && has("[::1]:3128") && has("[::ffff:127.0.0.1]:3128"));
+        for socket in ["198.51.100.9:443", "127.0.0.1:9091", "127.0.0.2:9090", "10.0.0.5:81", "[::1]:9090"] {
+            assert!(!has(socket), "{socket}");
+        }
+    }
+}
