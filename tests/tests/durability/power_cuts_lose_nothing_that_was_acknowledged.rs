@@ -25,6 +25,7 @@ async fn cut(disk: Result<impl Disk, String>, sync: &str, cuts: usize) {
         .log_in(&disk.path().join("log"))
         .prepare();
     let senders = ["wh_1", "wh_2"].map(|id| (id.to_owned(), node.sender(id)));
+    let judged_every = (cuts / 8).max(5);
     for cut in 1..=cuts {
         node.start().await;
         let load = ledger.load(&senders, 2);
@@ -35,7 +36,7 @@ async fn cut(disk: Result<impl Disk, String>, sync: &str, cuts: usize) {
         node.kill9().await;
         ledger.settle(load).await;
         disk.power_up();
-        if cut % 5 == 0 || cut == cuts {
+        if cut % judged_every == 0 || cut == cuts {
             node.start().await;
             assert_lawful(&ledger, &senders, &node.export());
             node.terminate().await;
