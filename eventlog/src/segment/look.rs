@@ -75,7 +75,10 @@ impl Place<'_> {
         let id = self.identity.segment;
         if let Some(bytes) = read_or_nothing(self.storage, &end_path(self.directory, id), endfile::END_BYTES_MAX)? {
             match endfile::decode(&self.identity, &bytes) {
-                Some((footer, index, known)) if footer.end <= padded(file_bytes) && footer.end >= HEADER_BLOCK => {
+                Some((footer, index, mut known)) if footer.end >= HEADER_BLOCK => {
+                    if footer.end > padded(file_bytes) {
+                        known.push(self.damage(file_bytes, footer.end, DamageKind::Truncated));
+                    }
                     let index = decode_index(&index);
                     return Ok((Some(Sealed { footer, index }), known));
                 }
@@ -170,7 +173,9 @@ impl Place<'_> {
             }
             // Only a seal shortens a file, and it says so: in a footer, or in a file beside it. Where that one is there and
             // does not read, a file that ends just where its batches do is one that recovery cut.
-            let cut = looked.damage.contains(&self.damage(0, 0, DamageKind::Footer)) && looked.sums.end == file_bytes;
+            let cut = looked.damage.contains(&self.damage(0, 0, DamageKind::Footer))
+                && looked.sums.batches > 0
+                && looked.sums.end == file_bytes;
             if sealed.is_none() && !cut && made_bytes.is_some_and(|made| file_bytes < made) && manner == Manner::Settled
             {
                 looked.damage.push(self.damage(file_bytes, made_bytes.unwrap_or(file_bytes), DamageKind::Truncated));

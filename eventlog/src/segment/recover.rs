@@ -233,10 +233,9 @@ impl Opening<'_> {
         if live {
             return Ok(judged);
         }
-        // Segments at the end that were prepared and never written to.
-        while let Some(looked) = judged.segments.pop_if(|looked| looked.sums.batches == 0 && !looked.has_loss()) {
+        // Segments at the end that were prepared and never written to. Whatever is wrong with one says that it was.
+        while let Some(looked) = judged.segments.pop_if(|looked| looked.sums.batches == 0 && looked.damage.is_empty()) {
             self.give_up(looked.id, looked.file_bytes).map_err(OpenError::io("an empty segment"))?;
-            judged.damage.retain(|damage| damage.segment != looked.id);
         }
         let last = judged.segments.last().map(|looked| looked.id);
         for looked in &mut judged.segments {
@@ -329,9 +328,5 @@ impl super::look::Looked {
     fn lacks_witness(&self) -> bool {
         let own_footer = self.sealed.is_some_and(|footer| footer.index_offset > 0);
         own_footer && self.damage.is_empty() && self.made_bytes.is_some_and(|made| self.file_bytes >= made)
-    }
-
-    fn has_loss(&self) -> bool {
-        self.damage.iter().any(|damage| damage.kind.loses_records())
     }
 }

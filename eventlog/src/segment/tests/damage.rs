@@ -264,6 +264,29 @@ fn a_tail_that_goes_with_its_footer_is_named() {
 }
 
 #[test]
+fn a_segment_that_recovery_knew_longer_is_not_taken_for_one_that_was_never_written() {
+    let (memory, records) = history();
+    let end = memory.files().into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "end")).unwrap().0;
+    let segment = end.with_extension("seg");
+    let length = memory.read(&segment, 1 << 30).unwrap().unwrap().len();
+    for to in (0..length).step_by(4096) {
+        for (zeroed, end_is_broken) in [(false, false), (false, true), (true, false), (true, true)] {
+            let copy = memory.copy();
+            copy.tamper(&segment, |bytes| if zeroed { bytes[to..].fill(0) } else { bytes.truncate(to) });
+            if end_is_broken {
+                copy.tamper(&end, |bytes| bytes[200] ^= 1);
+            }
+            let report = Journal::verify_in(&copy, &directory()).unwrap();
+            let (journal, recovery) = open(&copy);
+            let (there, skipped) = salvage(&journal);
+            let what = format!("to {to}, zeroed {zeroed}, end broken {end_is_broken}: {} left", there.len());
+            assert!(there.len() < records.len() && !report.is_whole(), "{what}");
+            assert!(!recovery.damage.is_empty() || !skipped.is_empty(), "{what}");
+        }
+    }
+}
+
+#[test]
 fn a_full_segment_whose_successor_was_never_written_has_a_witness() {
     let memory = MemoryStorage::new();
     let (journal, _) = open(&memory);
