@@ -115,6 +115,7 @@ impl Lane {
                 let mut rebuilt = self.read_index(info);
                 rebuilt.whole = false;
                 self.index.take_up_rebuilt(info, rebuilt);
+                self.index.settle_in_memory();
             } else if !self.index.take_up(info) {
                 self.index.take_up_rebuilt(info, self.read_index(info));
                 self.write_side(info);
@@ -171,11 +172,12 @@ impl Lane {
     }
 
     fn write_side(&self, info: &SegmentInfo) {
-        let Segments::Journal(journal) = &self.segments else { return };
-        let Some(bytes) = self.index.side_bytes(info.id) else { return };
-        if let Err(fault) = journal.write_side_file(info, &bytes) {
+        if let (Segments::Journal(journal), Some(bytes)) = (&self.segments, self.index.side_bytes(info.id))
+            && let Err(fault) = journal.write_side_file(info, &bytes)
+        {
             tracing::warn!(segment = %info.id, %fault, "the index of a segment was not written and stays in memory");
         }
+        // Whether it was written or not: a few indexes stay in memory, and not those of a whole log.
         self.index.settle_in_memory();
     }
 

@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use domain::EventId;
 
 use super::place::spot_of;
-use super::stored::StoredBytes;
+use super::stored::{Share, StoredBytes};
 use crate::codec::decode_key;
-use crate::index::{ActiveIndex, Row, SideFault, SideIndex, Source, Summary, Wanted, encode};
+use crate::index::{ActiveIndex, Row, SideFault, SideIndex, Source, Summary, TenantTotal, Wanted, encode};
 use crate::segment::{
     self, RecordView, SegmentId, SegmentInfo, SegmentObserver, SegmentState, SideFile, SideReader, Storage,
 };
@@ -28,7 +28,7 @@ pub(crate) const KIND_EVENT: u8 = 1;
 
 /// Most indexes of sealed segments that stay in memory when side files cannot be written. Behind that they are
 /// dropped, and a segment is read when somebody asks for it.
-const IN_MEMORY_MAX: usize = 4;
+pub(crate) const IN_MEMORY_MAX: usize = 4;
 
 /// How far the clock may have been set back between a delivery's receipt and its append, so that a damaged segment is
 /// still read for it: more than any correction of a clock that is kept in step.
@@ -68,7 +68,9 @@ pub(crate) struct Growing {
 struct Known {
     info: SegmentInfo,
     whole: bool,
-    summary: Arc<Summary>,
+    summary: Summary,
+    /// What it has of whom, in the order of its index.
+    shares: Arc<[Share]>,
     form: Form,
 }
 
@@ -113,6 +115,15 @@ impl Growing {
         };
         self.index.push(row, record.payload.len() as u64);
         Some(key.tenant)
+    }
+}
+
+impl Known {
+    /// Which of the tenants of its index this one is.
+    fn nth_tenant(&self, number: Option<u32>) -> Option<u32> {
+        let number = number?;
+        let nth = self.shares.iter().position(|share| share.tenant == number)?;
+        u32::try_from(nth).ok()
     }
 }
 
@@ -186,7 +197,8 @@ impl LaneIndex {
 
     /// A segment that another process appends to: readers go through it, and wait at its end.
     pub(crate) fn take_up_unfinished(&self, info: &SegmentInfo) {
-        let entry = Known { info: *info, whole: false, summary: Arc::default(), form: Form::Absent };
+        let (summary, shares) = (Summary::default(), Arc::default());
+        let entry = Known { info: *info, whole: false, summary, shares, form: Form::Absent };
         self.known_mut().entry(info.id).or_insert(entry);
         self.unfinished().insert(info.id);
     }
@@ -194,8 +206,8 @@ impl LaneIndex {
     /// Takes up a segment of an earlier process by its side file; false if that cannot be used.
     pub(crate) fn take_up(&self, info: &SegmentInfo) -> bool {
         match self.open_side(info) {
-            Ok(side) => {
-                self.learn(info, true, side.shared_summary(), Form::Side(side));
+            Ok((side, totals)) => {
+                self.learn(info, true, *side.summary(), &totals, Form::Side(side));
                 true
             }
             Err(fault) => {
@@ -208,19 +220,17 @@ impl LaneIndex {
 
     /// Takes up a segment whose records were read.
     pub(crate) fn take_up_rebuilt(&self, info: &SegmentInfo, rebuilt: Growing) {
-        let summary = Arc::new(rebuilt.index.summary().clone());
-        self.learn(info, rebuilt.whole, summary, Form::Memory(Arc::new(rebuilt.index)));
+        let index = Arc::new(rebuilt.index);
+        self.learn(info, rebuilt.whole, *index.summary(), index.totals(), Form::Memory(Arc::clone(&index)));
     }
 
     /// The index of a known segment was built again. One that was trimmed meanwhile stays gone.
     pub(crate) fn replace(&self, info: &SegmentInfo, rebuilt: Growing) {
-        let summary = Arc::new(rebuilt.index.summary().clone());
-        let form = Form::Memory(Arc::new(rebuilt.index));
-        let new = Known { info: *info, whole: rebuilt.whole, summary, form };
         if let Some(entry) = self.known_mut().get_mut(&info.id) {
-            self.stored.add_segment(&new.summary);
-            let before = std::mem::replace(entry, new);
-            self.stored.remove_segment(&before.summary);
+            let (summary, shares) = (*rebuilt.index.summary(), self.stored.add_segment(rebuilt.index.totals()));
+            let form = Form::Memory(Arc::new(rebuilt.index));
+            let before = std::mem::replace(entry, Known { info: *info, whole: rebuilt.whole, summary, shares, form });
+            self.stored.remove_segment(&before.shares);
         }
     }
 
@@ -228,25 +238,25 @@ impl LaneIndex {
     pub(crate) fn forget(&self, segment: SegmentId) {
         let Some(entry) = self.known_mut().remove(&segment) else { return };
         self.unfinished().remove(&segment);
-        self.stored.remove_segment(&entry.summary);
+        self.stored.remove_segment(&entry.shares);
         let (records, bytes) = (u64::from(entry.summary.records), entry.summary.bytes);
         if entry.info.state != SegmentState::Foreign {
             self.trimmed.lock().unwrap_or_else(PoisonError::into_inner).add(Trimmed { segments: 1, records, bytes });
         }
     }
 
-    fn learn(&self, info: &SegmentInfo, whole: bool, summary: Arc<Summary>, form: Form) {
-        self.stored.add_segment(&summary);
+    fn learn(&self, info: &SegmentInfo, whole: bool, summary: Summary, totals: &[TenantTotal], form: Form) {
+        let shares = self.stored.add_segment(totals);
         let mut known = self.known_mut();
-        let before = known.insert(info.id, Known { info: *info, whole, summary, form });
+        let before = known.insert(info.id, Known { info: *info, whole, summary, shares, form });
         drop(known);
         if let Some(before) = before {
-            self.stored.remove_segment(&before.summary);
+            self.stored.remove_segment(&before.shares);
         }
         self.unfinished().remove(&info.id);
     }
 
-    fn open_side(&self, info: &SegmentInfo) -> Result<SideIndex, SideFault> {
+    fn open_side(&self, info: &SegmentInfo) -> Result<(SideIndex, Vec<TenantTotal>), SideFault> {
         let reader = segment::open_side(&*self.storage, &self.directory, info)?
             .ok_or(SideFault::Damaged("there is none, or it is of other batches"))?;
         SideIndex::open(&reader, (info.id.epoch, info.id.sequence))
@@ -263,6 +273,12 @@ impl LaneIndex {
         Some(encode((segment.epoch, segment.sequence), &index))
     }
 
+    /// How many indexes of segments that take no more records are in memory.
+    #[cfg(test)]
+    pub(crate) fn in_memory(&self) -> usize {
+        self.known().values().filter(|entry| matches!(entry.form, Form::Memory(_))).count()
+    }
+
     /// Lets go of indexes in memory whose side files can be read, and of the oldest ones beyond the bound.
     pub(crate) fn settle_in_memory(&self) {
         let held: Vec<SegmentInfo> = {
@@ -271,15 +287,17 @@ impl LaneIndex {
         };
         let too_many = held.len().saturating_sub(IN_MEMORY_MAX);
         for (nth, info) in held.iter().enumerate() {
-            let form = match self.open_side(info) {
-                Ok(side) => Form::Side(side),
-                Err(_) if nth < too_many => Form::Absent,
+            let (form, totals) = match self.open_side(info) {
+                Ok((side, totals)) => (Form::Side(side), Some(totals)),
+                Err(_) if nth < too_many => (Form::Absent, None),
                 Err(_) => continue,
             };
             if let Some(entry) = self.known_mut().get_mut(&info.id) {
-                if let Form::Side(side) = &form {
-                    // One copy of the summary, and not two.
-                    entry.summary = side.shared_summary();
+                if let (Form::Side(side), Some(totals)) = (&form, totals) {
+                    // Of the same records; the order of its tenants is what its tables go by.
+                    entry.summary = *side.summary();
+                    let before = std::mem::replace(&mut entry.shares, self.stored.add_segment(&totals));
+                    self.stored.remove_segment(&before);
                 }
                 entry.form = form;
             }
@@ -323,15 +341,18 @@ impl LaneIndex {
         if !entry.whole {
             return Answer::NotIndexed;
         }
+        let tenant = match wanted.tenant.map(|name| entry.nth_tenant(self.stored.number(name))) {
+            // The segment has nothing of this tenant.
+            Some(None) => return Answer::Found(Vec::new()),
+            Some(Some(nth)) => Some(nth),
+            None => None,
+        };
         if !wanted.meets(&entry.summary) {
             return Answer::Found(Vec::new());
         }
         match &entry.form {
-            Form::Memory(index) => {
-                let tenant = wanted.tenant.map(|name| index.known_tenant(name).unwrap_or(u32::MAX));
-                Answer::Found(index.snapshot().select(wanted, tenant))
-            }
-            Form::Side(side) => self.ask_side(&entry.info, |reader| side.select(reader, wanted)),
+            Form::Memory(index) => Answer::Found(index.snapshot().select(wanted, tenant)),
+            Form::Side(side) => self.ask_side(&entry.info, |reader| side.select(reader, wanted, tenant)),
             Form::Absent => Answer::Broken(SideFault::Damaged("it was not kept")),
         }
     }
@@ -440,11 +461,11 @@ impl SegmentObserver for LaneIndex {
 
     fn sealed(&self, info: &SegmentInfo) -> Option<SideFile> {
         let sealed = self.growing().get(&info.id).cloned().unwrap_or_else(Growing::new);
-        let summary = Arc::new(sealed.index.summary().clone());
         let index = Arc::new(sealed.index);
+        let (summary, shares) = (*index.summary(), self.stored.keep_segment(index.totals()));
         let form = Form::Memory(Arc::clone(&index));
         // Known first, and only then no longer growing: a reader in between finds it.
-        self.known_mut().insert(info.id, Known { info: *info, whole: sealed.whole, summary, form });
+        self.known_mut().insert(info.id, Known { info: *info, whole: sealed.whole, summary, shares, form });
         self.growing().remove(&info.id);
         if !sealed.whole {
             return None;

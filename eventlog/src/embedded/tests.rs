@@ -385,6 +385,24 @@ fn a_missing_or_damaged_index_is_built_again() {
     assert_indexes_agree(&on_disk.open(&clock), &events);
 }
 
+/// Nothing can be written beside segments that are only looked at: their indexes are built again whenever they are
+/// asked for, and are not all in memory at once.
+#[test]
+fn a_log_without_indexes_that_is_only_read_keeps_few_in_memory() {
+    let on_disk = OnDisk::new(1);
+    let events = many(0, 1_000);
+    append_all(&on_disk.open(&clock()), &events);
+    let indexes = on_disk.files(".idx");
+    assert!(indexes.len() > 2 * lane_index::IN_MEMORY_MAX, "{indexes:?}");
+    for path in &indexes {
+        std::fs::remove_file(path).unwrap();
+    }
+    let log = on_disk.read_only();
+    assert!(log.lanes[0].index.in_memory() <= lane_index::IN_MEMORY_MAX, "{}", log.lanes[0].index.in_memory());
+    assert_indexes_agree(&log, &events);
+    assert!(log.lanes[0].index.in_memory() <= lane_index::IN_MEMORY_MAX, "{}", log.lanes[0].index.in_memory());
+}
+
 /// A damaged table is met while the log runs: it is built again under the reader's hands.
 #[test]
 fn an_index_that_breaks_while_the_log_runs_is_built_again() {

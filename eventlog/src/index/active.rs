@@ -22,6 +22,7 @@ pub(crate) struct ActiveIndex {
     full: Vec<Arc<Vec<Row>>>,
     open: Vec<Row>,
     summary: Summary,
+    totals: Vec<TenantTotal>,
     tenants: HashMap<Box<str>, u32>,
 }
 
@@ -31,15 +32,19 @@ impl ActiveIndex {
         if let Some(known) = self.tenants.get(tenant) {
             return *known;
         }
-        let new = u32::try_from(self.summary.tenants.len()).unwrap_or(u32::MAX);
+        let new = u32::try_from(self.totals.len()).unwrap_or(u32::MAX);
         self.tenants.insert(tenant.into(), new);
-        self.summary.tenants.push(TenantTotal { tenant: tenant.into(), records: 0, bytes: 0 });
+        self.totals.push(TenantTotal { tenant: tenant.into(), records: 0, bytes: 0 });
         new
     }
 
     /// Adds a record that lies behind all that were added before.
     pub(crate) fn push(&mut self, row: Row, bytes: u64) {
-        self.summary.count(row.tenant, row.received_unix_ms, bytes);
+        self.summary.count(row.received_unix_ms, bytes);
+        if let Some(total) = self.totals.get_mut(row.tenant as usize) {
+            total.records += 1;
+            total.bytes += bytes;
+        }
         self.open.push(row);
         if self.open.len() == CHUNK_ROWS {
             self.full.push(Arc::new(std::mem::take(&mut self.open)));
@@ -48,6 +53,11 @@ impl ActiveIndex {
 
     pub(crate) fn summary(&self) -> &Summary {
         &self.summary
+    }
+
+    /// What there is of each tenant, in the order in which they came.
+    pub(crate) fn totals(&self) -> &[TenantTotal] {
+        &self.totals
     }
 
     /// All rows in the order of their records.

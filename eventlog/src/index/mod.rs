@@ -39,14 +39,13 @@ pub(crate) struct TenantTotal {
     pub(crate) bytes: u64,
 }
 
-/// What is kept in memory of every segment.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// What a segment holds of everybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Summary {
     pub(crate) records: u32,
     pub(crate) bytes: u64,
     pub(crate) received_first_unix_ms: u64,
     pub(crate) received_last_unix_ms: u64,
-    pub(crate) tenants: Vec<TenantTotal>,
 }
 
 /// Which records of a segment a read wants to see.
@@ -64,12 +63,11 @@ impl Wanted<'_> {
             && self.until_unix_ms.is_none_or(|until| received_unix_ms < until)
     }
 
-    /// Can a segment of these times have a record that is wanted?
+    /// Can a segment of these times have a record that is wanted? Whether it has the tenant is another question.
     pub(crate) fn meets(&self, summary: &Summary) -> bool {
         summary.records > 0
             && self.from_unix_ms.is_none_or(|from| summary.received_last_unix_ms >= from)
             && self.until_unix_ms.is_none_or(|until| summary.received_first_unix_ms < until)
-            && self.tenant.is_none_or(|wanted| summary.tenants.iter().any(|total| *total.tenant == *wanted))
     }
 }
 
@@ -78,8 +76,7 @@ impl Summary {
         self.records > 0 && (self.received_first_unix_ms..=self.received_last_unix_ms).contains(&received_unix_ms)
     }
 
-    /// Counts a record; `tenant` is its index in the totals.
-    fn count(&mut self, tenant: u32, received_unix_ms: u64, bytes: u64) {
+    fn count(&mut self, received_unix_ms: u64, bytes: u64) {
         if self.records == 0 {
             self.received_first_unix_ms = received_unix_ms;
             self.received_last_unix_ms = received_unix_ms;
@@ -88,10 +85,6 @@ impl Summary {
         self.received_last_unix_ms = self.received_last_unix_ms.max(received_unix_ms);
         self.records += 1;
         self.bytes += bytes;
-        if let Some(total) = self.tenants.get_mut(tenant as usize) {
-            total.records += 1;
-            total.bytes += bytes;
-        }
     }
 }
 

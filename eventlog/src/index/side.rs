@@ -12,7 +12,6 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 
 use domain::EventId;
 
@@ -46,10 +45,10 @@ pub(crate) enum SideFault {
 /// The segment that an index is of.
 pub(crate) type Segment = (u64, u32);
 
-/// A side file that was opened: its summary in memory, its tables on disk. A copy shares the summary.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A side file that was opened: where its tables are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SideIndex {
-    summary: Arc<Summary>,
+    summary: Summary,
     endpoints: Table,
     postings: Table,
     ids: Table,
@@ -57,7 +56,7 @@ pub(crate) struct SideIndex {
 
 /// The bytes of a segment's side file.
 pub(crate) fn encode(segment: Segment, index: &ActiveIndex) -> Vec<u8> {
-    let summary = index.summary();
+    let (summary, totals) = (index.summary(), index.totals());
     let mut rows: Vec<Row> = index.rows().copied().collect();
     rows.sort_by_key(|row| (row.endpoint, row.tenant, row.spot));
     let streams: Vec<&[Row]> = rows.chunk_by(|a, b| (a.endpoint, a.tenant) == (b.endpoint, b.tenant)).collect();
@@ -70,14 +69,14 @@ pub(crate) fn encode(segment: Segment, index: &ActiveIndex) -> Vec<u8> {
     file.extend_from_slice(&segment.1.to_le_bytes());
     file.extend_from_slice(&summary.records.to_le_bytes());
     file.extend_from_slice(&count(streams.len()).to_le_bytes());
-    file.extend_from_slice(&count(summary.tenants.len()).to_le_bytes());
+    file.extend_from_slice(&count(totals.len()).to_le_bytes());
     file.extend_from_slice(&summary.received_first_unix_ms.to_le_bytes());
     file.extend_from_slice(&summary.received_last_unix_ms.to_le_bytes());
     file.extend_from_slice(&summary.bytes.to_le_bytes());
-    let names: usize = summary.tenants.iter().map(|total| 1 + total.tenant.len() + 12).sum();
+    let names: usize = totals.iter().map(|total| 1 + total.tenant.len() + 12).sum();
     file.extend_from_slice(&(names as u64).to_le_bytes());
     debug_assert_eq!(file.len(), HEADER_BYTES, "the header has the size that reading expects");
-    for total in &summary.tenants {
+    for total in totals {
         file.push(u8::try_from(total.tenant.len()).unwrap_or(u8::MAX));
         file.extend_from_slice(total.tenant.as_bytes());
         file.extend_from_slice(&total.records.to_le_bytes());
@@ -121,8 +120,8 @@ fn behind(summary: &Summary, received_unix_ms: u64) -> u32 {
 }
 
 impl SideIndex {
-    /// Reads and checks the summary; the tables are checked page by page when they are used.
-    pub(crate) fn open(source: &dyn Source, segment: Segment) -> Result<Self, SideFault> {
+    /// Reads and checks the summary and the tenants' totals; the tables are checked page by page when they are used.
+    pub(crate) fn open(source: &dyn Source, segment: Segment) -> Result<(Self, Vec<TenantTotal>), SideFault> {
         let file_bytes = source.len()?;
         let mut header = [0; HEADER_BYTES];
         if file_bytes < HEADER_BYTES as u64 {
@@ -159,18 +158,13 @@ impl SideIndex {
         if crc32c::crc32c_append(crc32c::crc32c(&header), names).to_le_bytes() != sum {
             return Err(SideFault::Damaged("the summary's checksum is wrong"));
         }
-        let tenants = totals(names, tenants)?;
-        let summary = Summary { records, bytes, received_first_unix_ms: first, received_last_unix_ms: last, tenants };
-        Ok(Self { summary: Arc::new(summary), endpoints, postings, ids })
+        let totals = totals(names, tenants)?;
+        let summary = Summary { records, bytes, received_first_unix_ms: first, received_last_unix_ms: last };
+        Ok((Self { summary, endpoints, postings, ids }, totals))
     }
 
-    #[cfg(test)]
     pub(crate) fn summary(&self) -> &Summary {
         &self.summary
-    }
-
-    pub(crate) fn shared_summary(&self) -> Arc<Summary> {
-        Arc::clone(&self.summary)
     }
 
     /// Where the id is. More than one record can have it (a promotion that was interrupted and done again): the
@@ -185,15 +179,13 @@ impl SideIndex {
         Ok((entry[..16] == *id.as_bytes()).then(|| u32_at(entry, 16)))
     }
 
-    /// Places of what is wanted, in order.
-    pub(crate) fn select(&self, source: &dyn Source, wanted: &Wanted<'_>) -> Result<Vec<u32>, SideFault> {
-        let tenant = match wanted.tenant {
-            None => None,
-            Some(name) => match self.summary.tenants.iter().position(|total| *total.tenant == *name) {
-                None => return Ok(Vec::new()),
-                Some(nth) => Some(u32::try_from(nth).unwrap_or(u32::MAX)),
-            },
-        };
+    /// Places of what is wanted, in order. `tenant` is the wanted tenant's index in the totals.
+    pub(crate) fn select(
+        &self,
+        source: &dyn Source,
+        wanted: &Wanted<'_>,
+        tenant: Option<u32>,
+    ) -> Result<Vec<u32>, SideFault> {
         let mut endpoints = TableReader::new(source, self.endpoints);
         let mut postings = TableReader::new(source, self.postings);
         let mut spots = Vec::new();

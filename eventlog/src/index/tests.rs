@@ -69,10 +69,11 @@ proptest! {
     ) {
         let active = active(&records);
         let file = encode(SEGMENT, &active);
-        let side = SideIndex::open(&file, SEGMENT).unwrap();
+        let (side, totals) = SideIndex::open(&file, SEGMENT).unwrap();
         prop_assert_eq!(side.summary(), active.summary());
+        prop_assert_eq!(&totals[..], active.totals());
         prop_assert_eq!(side.summary().bytes, records.iter().map(|r| r.bytes).sum::<u64>());
-        for total in &side.summary().tenants {
+        for total in &totals {
             let theirs: Vec<_> = records.iter().filter(|r| *r.tenant == *total.tenant).collect();
             prop_assert_eq!(total.records as usize, theirs.len());
             prop_assert_eq!(total.bytes, theirs.iter().map(|r| r.bytes).sum::<u64>());
@@ -94,11 +95,11 @@ proptest! {
         // A time far behind the first is capped in the side file: it may be offered, the record decides.
         let capped: BTreeSet<u32> =
             records.iter().filter(|r| r.row.received_unix_ms >= 1 << 40).map(|r| r.row.spot).collect();
-        let from_side: Vec<u32> = side.select(&file, &wanted).unwrap();
+        let known = wanted.tenant.map(|tenant| active.known_tenant(tenant).unwrap_or(u32::MAX));
+        let from_side: Vec<u32> = side.select(&file, &wanted, known).unwrap();
         prop_assert!(expected.iter().all(|spot| from_side.contains(spot)));
         prop_assert!(from_side.iter().all(|spot| expected.contains(spot) || capped.contains(spot)));
         prop_assert!(from_side.is_sorted());
-        let known = wanted.tenant.map(|tenant| active.known_tenant(tenant).unwrap_or(u32::MAX));
         prop_assert_eq!(active.snapshot().select(&wanted, known), &expected[..]);
         if !expected.is_empty() {
             prop_assert!(wanted.meets(side.summary()));
@@ -122,10 +123,10 @@ proptest! {
         let mut file = whole.clone();
         let at = at.index(file.len());
         file[at] ^= flip;
-        let Ok(side) = SideIndex::open(&file, SEGMENT) else { return Ok(()) };
-        prop_assert_eq!(&side, &SideIndex::open(&whole, SEGMENT).unwrap());
+        let Ok((side, totals)) = SideIndex::open(&file, SEGMENT) else { return Ok(()) };
+        prop_assert_eq!((side, totals), SideIndex::open(&whole, SEGMENT).unwrap());
         let wanted = Wanted { endpoint: None, tenant: None, from_unix_ms: None, until_unix_ms: None };
-        if let Ok(spots) = side.select(&file, &wanted) {
+        if let Ok(spots) = side.select(&file, &wanted, None) {
             prop_assert_eq!(spots.len(), records.len());
         }
         for record in &records {
