@@ -27,6 +27,7 @@ use tokio::time::timeout;
 
 use super::{Answer, Resolve, ResolveError};
 use crate::authority::HostName;
+use crate::vet::ADDRESSES_MAX;
 
 /// Whom to ask, and how patiently.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub struct DnsSettings {
 }
 
 impl DnsSettings {
+    /// The usual patience, with these servers.
     pub fn with_servers(servers: Vec<SocketAddr>) -> Self {
         Self {
             servers,
@@ -83,6 +85,7 @@ const ALIASES_MAX: usize = 16;
 const HALF_ANSWER_TTL_MAX: Duration = Duration::from_secs(10);
 
 impl DnsResolver {
+    /// A resolver that asks these servers. It opens nothing yet.
     pub fn new(settings: &DnsSettings) -> Result<Self, DnsSettingsFault> {
         if !(1..=8).contains(&settings.servers.len()) {
             return Err(DnsSettingsFault::Servers(settings.servers.len()));
@@ -171,6 +174,10 @@ fn addresses(name: &Name, records: &[Record]) -> Result<Answer, ResolveError> {
         };
         ttl = ttl.min(ttl_of(record.ttl));
         addresses.push(address);
+        // An answer of 64 KiB has thousands, and would be kept. With one too many it is refused as a whole already.
+        if addresses.len() > ADDRESSES_MAX {
+            break;
+        }
     }
     if addresses.is_empty() {
         return Err(ResolveError::NoAddresses { ttl: None });
