@@ -57,6 +57,7 @@ impl Authority {
         Ok(Self { host: Host::parse(host)?, port })
     }
 
+    /// The name or address.
     pub fn host(&self) -> &Host {
         &self.host
     }

@@ -66,6 +66,7 @@ pub struct Dialer<C = TcpConnector> {
 /// A connection, and how it came about.
 #[derive(Debug)]
 pub struct Dialled<S> {
+    /// The connection itself.
     pub stream: S,
     /// Where it leads.
     pub address: VettedAddr,
@@ -78,12 +79,14 @@ pub struct Dialled<S> {
 }
 
 impl Dialer {
+    /// A dialer over real sockets.
     pub fn new(settings: DialSettings) -> Self {
         Self::with_connector(TcpConnector, settings)
     }
 }
 
 impl<C: Connect> Dialer<C> {
+    /// A dialer over somebody else's connections; for tests.
     pub fn with_connector(connector: C, settings: DialSettings) -> Self {
         Self { connector, settings }
     }

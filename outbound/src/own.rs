@@ -15,6 +15,7 @@ pub struct Own {
 }
 
 impl Own {
+    /// Addresses are ours on every port, listeners on their own. IPv4-mapped forms are taken as the IPv4 address.
     pub fn new(addresses: impl IntoIterator<Item = IpAddr>, listeners: impl IntoIterator<Item = SocketAddr>) -> Self {
         let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         Self {

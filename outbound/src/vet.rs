@@ -48,6 +48,7 @@ impl VettedAddr {
         Self { socket: SocketAddr::new(address, port), is_opened: admitted.is_opened }
     }
 
+    /// Address and port.
     pub fn socket(self) -> SocketAddr {
         self.socket
     }
@@ -82,10 +83,12 @@ pub struct Vetted {
 }
 
 impl Vetted {
+    /// What was asked for, and what a certificate has to be for.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
+    /// Where it may be dialled: one at least.
     pub fn addresses(&self) -> &[VettedAddr] {
         &self.addresses
     }
@@ -103,8 +106,11 @@ pub struct Admitted<'a> {
 /// What is true of the whole node: the table, the appliance itself, NAT64. Openings are a role's, and given each time.
 #[derive(Debug, Clone)]
 pub struct Rules {
+    /// Which addresses and names are public.
     pub table: Arc<AddressTable>,
+    /// The appliance itself.
     pub own: Own,
+    /// NAT64 prefixes that the operator opted into.
     pub nat64: Vec<Nat64Prefix>,
 }
 

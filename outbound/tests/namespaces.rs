@@ -142,7 +142,7 @@ async fn call(
     let answers = answers.iter().map(|answer| Ok(answer.iter().map(|address| address.parse().unwrap()).collect()));
     let resolver = Scripted::default().with(&name, answers.collect());
     let vetted = resolve_and_vet(&authority, openings, &rules(), &resolver).await.map_err(|why| why.to_string())?;
-    let settings = DialSettings { attempt_timeout: Duration::from_millis(500), ..DialSettings::default() };
+    let settings = DialSettings { attempt_timeout: Duration::from_secs(2), ..DialSettings::default() };
     let dialled = Dialer::new(settings).dial(&vetted, exit).await.map_err(|error| error.reason().to_owned())?;
     Ok(dialled.local.ip())
 }

@@ -31,7 +31,7 @@ fn exit(v4: &str) -> Exit {
 }
 
 fn dialer() -> Dialer {
-    Dialer::new(DialSettings { tls_timeout: Duration::from_millis(500), ..DialSettings::default() })
+    Dialer::new(DialSettings { tls_timeout: Duration::from_secs(2), ..DialSettings::default() })
 }
 
 #[tokio::test]
@@ -292,7 +292,7 @@ async fn peers_that_do_not_speak_tls_have_their_names() {
         let began = Instant::now();
         let (fault, token) = tls_fault(dial_tls("api.internal", port, &client).await);
         assert_eq!(token, expected, "{behaviour}: {fault}");
-        assert!(began.elapsed() < Duration::from_secs(3));
+        assert!(began.elapsed() < Duration::from_secs(8));
     }
 }
 

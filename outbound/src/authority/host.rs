@@ -11,7 +11,9 @@ use super::Malformed;
 /// What stands before the port.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
+    /// A name that has to be resolved.
     Name(HostName),
+    /// An address that was written as one; it is not resolved.
     Address(IpAddr),
 }
 

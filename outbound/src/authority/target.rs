@@ -18,6 +18,7 @@ impl Scheme {
         }
     }
 
+    /// Lower case, without the colon.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -29,7 +30,9 @@ impl Scheme {
 /// An absolute URL, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target<'a> {
+    /// How it is spoken to.
     pub scheme: Scheme,
+    /// With the port that the scheme means, where none was written.
     pub authority: Authority,
     /// Path and query as they were written: empty, or beginning with `/` or `?`. Printable ASCII without space and
     /// backslash; what the path means is for others to judge.

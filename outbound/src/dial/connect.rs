@@ -15,6 +15,7 @@ use crate::vet::VettedAddr;
 
 /// Who opens connections. Tests bring one that opens none.
 pub trait Connect: Send + Sync {
+    /// What a connection is.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin;
 
     /// A connection to this address, from this source if one is given and from no other then.
@@ -28,7 +29,9 @@ pub trait Connect: Send + Sync {
 /// A connection and its own end.
 #[derive(Debug)]
 pub struct Connected<S> {
+    /// The connection.
     pub stream: S,
+    /// The address and port that it leaves from.
     pub local: SocketAddr,
 }
 

@@ -13,6 +13,7 @@ use crate::vet::VettedAddr;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{fault}")]
 pub struct DialError {
+    /// What decided.
     pub fault: DialFault,
     /// Every attempt that failed.
     pub failed: Vec<Attempt>,
@@ -32,7 +33,9 @@ pub enum DialFault {
 /// One attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
+    /// Where to.
     pub address: VettedAddr,
+    /// Why not.
     pub fault: ConnectFault,
 }
 
@@ -97,6 +100,7 @@ impl DialError {
 }
 
 impl ConnectFault {
+    /// How `Proxy-Status` names it.
     pub fn error_type(&self) -> ErrorType {
         match self {
             Self::ExitUnavailable(_) => ErrorType::ProxyConfigurationError,
@@ -110,6 +114,7 @@ impl ConnectFault {
         }
     }
 
+    /// A stable word for metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::ExitUnavailable(_) => "exit-unavailable",

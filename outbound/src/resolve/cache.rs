@@ -60,6 +60,7 @@ struct Entry {
 }
 
 impl<R: Resolve> CachedResolver<R> {
+    /// An empty cache in front of this resolver.
     pub fn new(resolver: R, settings: CacheSettings, clock: Arc<dyn Clock>) -> Self {
         let entries = Cache::new(settings.names_max);
         Self { resolver, settings, clock, entries }
