@@ -4,16 +4,21 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+/// Values that one path may give. Providers batch up to some hundreds of notifications; each value costs a digest before
+/// anything is proven, and a body has room for a million.
+const VALUES_MAX: usize = 1024;
+
 /// Why a path gives no values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// An object on the path has the same key twice: readers differ about which one counts.
     Several,
-    /// The body is no JSON, or what is at the path is neither a text nor an integer.
+    /// The body is no JSON, what is at the path is neither a text nor an integer, or there are too many of them.
     Unreadable,
 }
 
-/// Every value at `path`, in order; `*` in the path stands for each element of an array.
+/// Every value at `path`, in order; `*` in the path stands for each element of an array. Reads no further than the first
+/// fault.
 pub(super) fn all(body: &[u8], path: &[Box<str>]) -> Result<Vec<Box<[u8]>>, Found> {
     let mut search = Search { values: Vec::new(), first_only: false, duplicate: false };
     let mut reader = serde_json::Deserializer::from_slice(body);
@@ -41,6 +46,9 @@ struct Search {
 
 impl Search {
     fn found<E: Error>(&mut self, value: &[u8]) -> Result<(), E> {
+        if self.values.len() == VALUES_MAX {
+            return Err(E::custom("too many values"));
+        }
         self.values.push(value.into());
         if self.first_only { Err(E::custom("found")) } else { Ok(()) }
     }
@@ -128,6 +136,7 @@ impl<'de> Visitor<'de> for Step<'_, '_> {
             }
             if met {
                 self.search.duplicate = true;
+                return Err(A::Error::custom("the same key twice"));
             }
             met = true;
             entries.next_value_seed(Step { path, search: &mut *self.search })?;
@@ -190,6 +199,13 @@ mod tests {
         {
             assert_eq!(values(body, "a"), Err(Found::Unreadable), "{body}");
         }
+    }
+
+    #[test]
+    fn a_body_full_of_values_is_refused_at_the_bound() {
+        let body = |count: usize| format!(r#"{{"v":[{}]}}"#, vec![r#"{"s":"x"}"#; count].join(","));
+        assert_eq!(values(&body(VALUES_MAX), "v/*/s").unwrap().len(), VALUES_MAX);
+        assert_eq!(values(&body(VALUES_MAX + 1), "v/*/s"), Err(Found::Unreadable));
     }
 
     #[test]
