@@ -136,7 +136,8 @@ pub(crate) async fn next(gate: &mut Gate, socket: &mut Socket, parser: &mut Head
                 Err(refusal) => return Next::Refuse(refusal),
             }
         }
-        let begun = !gate.inbox().is_empty();
+        // An empty line in front of a request is none yet.
+        let begun = !gate.inbox().is_empty() && !parser.is_blank();
         let filled = if begun {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + site.settings.header_timeout);
             timer.until(|| deadline, poll_fn(|cx| gate.poll_fill(cx))).await
@@ -144,7 +145,7 @@ pub(crate) async fn next(gate: &mut Gate, socket: &mut Socket, parser: &mut Head
             idle(gate, timer, drain, site.settings.idle_timeout).await
         };
         match filled {
-            Ok(Ok(0)) if begun && !parser.is_blank() => return Next::Refuse(Refusal::MalformedRequest),
+            Ok(Ok(0)) if begun => return Next::Refuse(Refusal::MalformedRequest),
             Ok(Ok(0) | Err(_)) => return Next::Close,
             Ok(Ok(_)) => {}
             Err(Elapsed) if begun => {

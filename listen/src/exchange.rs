@@ -71,12 +71,17 @@ impl Exchange {
 
     /// Reads the body, the whole of it or nothing.
     ///
-    /// `100 Continue` is sent first, if it was asked for. `reserve` is told of more bytes as they come, at most 64 KiB at
-    /// a time; its no is [`Refusal::Overloaded`]. A body that is longer than `max`, slower than the listener's bounds, or
+    /// `100 Continue` is sent first, if it was asked for. `reserve` is asked before memory is used for more bytes, at most
+    /// 64 KiB of them at a time, and in all for no more than the body or, where it is chunked, some KiB beyond it; its no
+    /// is [`Refusal::Overloaded`]. A body that is longer than `max`, slower than the listener's bounds, or
     /// ends before its end is refused; the connection is then closed behind the answer, whatever that is.
     pub async fn body(&mut self, max: u64, reserve: &mut (dyn FnMut(u64) -> bool + Send)) -> Result<Bytes, Refusal> {
         let read = match self.body {
-            Body::Unread => self.read_body(max, reserve).await,
+            Body::Unread => {
+                // Whoever gives up waiting has had his body: what was read by then is gone, and the rest is none.
+                self.body = Body::Failed(Refusal::Internal);
+                self.read_body(max, reserve).await
+            }
             // There is only one body to give away.
             Body::Whole => return Err(Refusal::Internal),
             Body::Failed(refusal) => return Err(refusal),
@@ -96,13 +101,20 @@ impl Exchange {
             return if reserve(whole.len() as u64) { Ok(whole) } else { Err(Refusal::Overloaded) };
         }
         let mut body = BytesMut::new();
+        let mut reserved = 0;
         loop {
             let total = body.len() as u64;
+            let wanted = total + self.gate.next_part_max();
+            if wanted > reserved {
+                if !reserve(wanted - reserved) {
+                    return Err(Refusal::Overloaded);
+                }
+                reserved = wanted;
+            }
             let reading = self.gate.read_into(&mut body, max);
             match self.socket.timer.until(|| pace.deadline(total), reading).await {
                 Ok(Ok(0)) => return Ok(body.freeze()),
-                Ok(Ok(bytes)) if reserve(bytes as u64) => {}
-                Ok(Ok(_)) => return Err(Refusal::Overloaded),
+                Ok(Ok(_)) => {}
                 Ok(Err(refusal)) => return Err(refusal),
                 Err(Elapsed) => {
                     self.socket.site.observer.timed_out(Phase::Body);

@@ -120,6 +120,16 @@ impl Gate {
         })
     }
 
+    /// The most that the next [`Self::read_into`] adds.
+    pub(crate) fn next_part_max(&self) -> u64 {
+        let arrived = self.inbox.len() as u64;
+        match &self.framing {
+            Framing::Length(left) => (*left).min(if arrived > 0 { arrived } else { PART_BYTES }),
+            Framing::Chunked(scan) if scan.is_done() => 0,
+            Framing::Chunked(_) => arrived.max(READ_BYTES as u64),
+        }
+    }
+
     /// Adds the next part of the message's body to `body`, and says how many bytes that was; 0 behind the last.
     ///
     /// # Errors
@@ -138,7 +148,7 @@ impl Gate {
                 if body.capacity() == body.len() {
                     body.reserve(shorter(*left, usize::MAX).min(shorter(PART_BYTES, usize::MAX)));
                 }
-                let read = (&mut self.raw).take(*left).read_buf(body).await;
+                let read = (&mut self.raw).take((*left).min(PART_BYTES)).read_buf(body).await;
                 *left -= read.as_ref().map_or(0, |bytes| *bytes as u64);
                 read
             } else {

@@ -129,18 +129,34 @@ fn large_bodies_come_whole() {
 
 #[tokio::test]
 async fn memory_is_reserved_before_it_is_used() {
-    let bytes = chunked(&[7; 1000], 100);
-    let (mut exchange, _client) = exchange(&bytes, peer(), Arc::new(Keeper::default())).await.unwrap();
-    let mut budget = 450;
-    let read = exchange
-        .body(10_000, &mut |bytes| {
-            let granted = bytes <= budget;
-            budget = budget.saturating_sub(bytes);
-            granted
-        })
-        .await;
-    assert_eq!(read, Err(Refusal::Overloaded));
-    assert_eq!(exchange.body(10_000, &mut |_| true).await, Err(Refusal::Overloaded), "a refused body stays refused");
+    let body = vec![7; 300_000];
+    let body_bytes = body.len() as u64;
+    for bytes in [chunked(&body, 1000), counted(&body)] {
+        // Nothing of the body has come when it is asked for the first time.
+        let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        let ask = async |budget: u64| {
+            let (mut exchange, mut client) =
+                exchange(&bytes[..head], peer(), Arc::new(Keeper::default())).await.unwrap();
+            client.write_all(&bytes[head..]).await.unwrap();
+            let mut asked = Vec::new();
+            let read = exchange
+                .body(1_000_000, &mut |bytes| {
+                    asked.push(bytes);
+                    asked.iter().sum::<u64>() <= budget
+                })
+                .await;
+            let again = exchange.body(1_000_000, &mut |_| true).await;
+            assert_eq!(again, Err(read.as_ref().map_or_else(|refusal| *refusal, |_| Refusal::Internal)));
+            (read, asked)
+        };
+        let (read, asked) = ask(1_000_000).await;
+        assert_eq!(read.unwrap().len() as u64, body_bytes);
+        let (most, all) = (asked.iter().max().unwrap(), asked.iter().sum::<u64>());
+        assert!(*most <= 64 * 1024 && (body_bytes..body_bytes + 16 * 1024).contains(&all), "{most} {all}");
+        assert_eq!(ask(100_000).await.0, Err(Refusal::Overloaded));
+        let (read, asked) = ask(0).await;
+        assert_eq!((read, asked.len()), (Err(Refusal::Overloaded), 1), "asked before anything was read");
+    }
 }
 
 #[tokio::test]
@@ -150,6 +166,17 @@ async fn there_is_one_body_to_give_away() {
     assert_eq!(&exchange.body(10, &mut |_| true).await.unwrap()[..], b"once");
     assert_eq!(exchange.body(10, &mut |_| true).await, Err(Refusal::Internal));
     drop(client);
+}
+
+#[tokio::test]
+async fn a_body_that_was_given_up_is_not_begun_again() {
+    let bytes = counted(b"all of it");
+    let (part, rest) = bytes.split_at(bytes.len() - 4);
+    let (mut exchange, mut client) = exchange(part, peer(), Arc::new(Keeper::default())).await.unwrap();
+    let giving_up = tokio::time::timeout(std::time::Duration::from_millis(20), exchange.body(100, &mut |_| true)).await;
+    assert!(giving_up.is_err());
+    client.write_all(rest).await.unwrap();
+    assert_eq!(exchange.body(100, &mut |_| true).await, Err(Refusal::Internal));
 }
 
 #[tokio::test]

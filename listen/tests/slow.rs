@@ -64,6 +64,16 @@ fn a_kept_connection_that_says_nothing_more_is_closed() {
 }
 
 #[test]
+fn an_empty_line_behind_a_body_begins_no_request() {
+    let server = Running::start(settings());
+    let first = b"POST /hook HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi\r\n";
+    let (taken, statuses, end) = drip(&server, first, b"", Duration::from_secs(5));
+    within(taken, 350, 2500);
+    assert_eq!((statuses, end), (vec![202], End::Closed));
+    assert_eq!(*server.counts.timeouts.lock().unwrap(), [Phase::Idle]);
+}
+
+#[test]
 fn a_dripped_head_is_refused_on_the_total() {
     let server = Running::start(settings());
     let (taken, statuses, _) = drip(&server, b"POST /hook HTTP/1.1\r\nX: ", b"y", Duration::from_millis(50));
