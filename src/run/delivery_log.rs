@@ -5,7 +5,6 @@
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use config::Logging;
 use domain::text::Untrusted;
@@ -14,6 +13,7 @@ use gateway::record::{Accepted, Recorder, RefusedLine};
 use jiff::Timestamp;
 
 use super::logging;
+use super::sample::Sample;
 use super::sink::Sink;
 
 /// The longest sentence of ours, with the longest name that a declaration can put into it, twice over.
@@ -28,32 +28,6 @@ pub(crate) struct DeliveryLog {
     clock: Arc<dyn Clock>,
     /// One for each place in `Refusal::ALL`.
     samples: Vec<Sample>,
-}
-
-/// A second (in the upper 32 bits) and how many lines were asked for in it; and how many went unwritten.
-#[derive(Debug, Default)]
-struct Sample {
-    window: AtomicU64,
-    unwritten: AtomicU64,
-}
-
-impl Sample {
-    /// May a line be written in this second? With it, how many were not since the last one that was.
-    fn admit(&self, second: u64, lines: u64) -> Option<u64> {
-        let second = second & 0xffff_ffff;
-        let asked = self
-            .window
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |window| {
-                let count = if window >> 32 == second { (window & 0xffff_ffff) + 1 } else { 1 };
-                Some(second << 32 | count.min(0xffff_ffff))
-            })
-            .map_or(1, |window| if window >> 32 == second { (window & 0xffff_ffff) + 1 } else { 1 });
-        if asked > lines {
-            self.unwritten.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(self.unwritten.swap(0, Ordering::Relaxed))
-    }
 }
 
 impl DeliveryLog {
@@ -112,7 +86,8 @@ fn refused_json(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &m
     let object = serde_json::json!({
         "time": format!("{time:.3}"), "level": "warn", "message": "refused", "code": refusal.code(),
         "source": source, "target": Untrusted::new(target).to_string(), "tenant": tenant, "endpoint": endpoint,
-        "held": held.map(|id| id.to_string()), "unwrittenBefore": unwritten, "detail": detail,
+        "held": held.map(|id| id.to_string()), "unwrittenBefore": unwritten,
+        "detail": Untrusted::with_limit(detail.as_bytes(), DETAIL_BYTES_MAX).to_string(),
     });
     writeln!(out, "{object}")
 }
@@ -160,14 +135,12 @@ mod tests {
         let mut text = String::new();
         refused_text(Timestamp::UNIX_EPOCH, &line, 0, &mut text).unwrap();
         assert!(text.ends_with("detail=\"no a\\n\\u{1b}[31m\\\" code=forged\"\n"), "{text}");
-    }
 
-    #[test]
-    fn a_flood_is_sampled_and_counted() {
-        let sample = Sample::default();
-        let written: Vec<_> = (0..100).filter_map(|_| sample.admit(7, 5)).collect();
-        assert_eq!(written, vec![0; 5]);
-        assert_eq!(sample.admit(8, 5), Some(95));
-        assert_eq!(sample.admit(9, 5), Some(0));
+        let long = "x".repeat(10 * DETAIL_BYTES_MAX);
+        for write in [refused_text, refused_json] {
+            text.clear();
+            write(Timestamp::UNIX_EPOCH, &RefusedLine { detail: &long, ..line }, 0, &mut text).unwrap();
+            assert!(text.len() < 2 * DETAIL_BYTES_MAX && text.lines().count() == 1, "{}", text.len());
+        }
     }
 }

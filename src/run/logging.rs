@@ -10,14 +10,19 @@ use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber};
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{self, FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::sample::Sample;
 use super::sink::Sink;
+
+/// Lines of the framework's that are told in one second. It goes on trying whatever the kernel refuses it, and says so
+/// each time: a node that is out of memory or files must not fill its disk with that too.
+const FRAMEWORK_LINES_PER_SECOND: u64 = 10;
 
 /// JSON for collectors; text for eyes, which a terminal has.
 pub(crate) fn is_json(settings: &Logging) -> bool {
@@ -45,7 +50,14 @@ pub(crate) fn start(settings: &Logging, sink: &Sink, clock: &Arc<dyn Clock>) {
     };
     let sink = sink.clone();
     let writer = move || sink.clone();
-    let wanted = filter_fn(move |line| *line.level() <= level && is_ours_or_grave(line)).with_max_level_hint(level);
+    let (sample, seconds) = (Sample::default(), Arc::clone(clock));
+    // Asked for each line and not once for each place that writes one: all of the framework's come from one place.
+    let wanted = dynamic_filter_fn(move |line, _| {
+        let told = *line.level() <= level && is_ours_or_grave(line);
+        let sampled = || sample.admit(seconds.unix_ms() / 1_000, FRAMEWORK_LINES_PER_SECOND).is_some();
+        told && (!is_frameworks(line) || sampled())
+    })
+    .with_max_level_hint(level);
     let registry = tracing_subscriber::registry().with(wanted);
     let started = if is_json(settings) {
         let format = Json { clock: Arc::clone(clock) };
@@ -59,7 +71,11 @@ pub(crate) fn start(settings: &Logging, sink: &Sink, clock: &Arc<dyn Clock>) {
 /// Pingora speaks through `log`. What is grave there is told here, an `accept` that fails above all; below that it quotes
 /// what came in, credentials and all.
 fn is_ours_or_grave(line: &Metadata<'_>) -> bool {
-    line.name() != "log record" || *line.level() <= Level::WARN
+    !is_frameworks(line) || *line.level() <= Level::WARN
+}
+
+fn is_frameworks(line: &Metadata<'_>) -> bool {
+    line.name() == "log record"
 }
 
 /// One object a line, in the shape of the lines about deliveries: `time`, `level`, `message`, then the fields.
@@ -151,9 +167,14 @@ mod tests {
             tracing::warn!(lane = "normal/0", n = 7, ok = true, error = %"no \"room\"\n", "here");
             log::error!(target: "pingora_core::services::listening", "Accept() failed canary-1");
             log::debug!(target: "pingora_core::protocols", "Authorization: canary-2");
+            for _ in 0..1000 {
+                log::error!(target: "pingora_core::services::listening", "Accept() failed again");
+            }
         });
         // Other tests run beside this one.
         let ours: Vec<_> = all.lines().filter(|line| line.contains("normal/0") || line.contains("canary")).collect();
+        let again = all.lines().filter(|line| line.contains("failed again")).count() as u64;
+        assert!((1..FRAMEWORK_LINES_PER_SECOND).contains(&again), "{again} lines of a flood");
         let here = r#"{"time":"2025-11-29T13:46:40.000Z","level":"warn","message":"here","lane":"normal/0","n":7,"ok":true,"error":"no \"room\"\n"}"#;
         let accept = r#"{"time":"2025-11-29T13:46:40.000Z","level":"error","message":"Accept() failed canary-1","target":"pingora_core::services::listening"}"#;
         assert_eq!(ours, [here, accept]);

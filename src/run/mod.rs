@@ -8,6 +8,7 @@ mod logging;
 mod metrics;
 mod node;
 mod reload;
+mod sample;
 mod sink;
 mod upkeep;
 
