@@ -1,6 +1,6 @@
 //! What failed verifications may cost: the budget that is looked at before a body is read.
 //!
-//! Only a failed verification debits. Looking is free, and so is every delivery that verifies, so that a forger
+//! Only a failed verification debits, and a body that never comes whole, which proves nothing either. Looking is free, and so is every delivery that verifies, so that a forger
 //! spends his own budget and nobody else's. Who is debited:
 //!
 //! 1. **A known pair**: a source that has had a delivery verified at this endpoint of late. It has a bucket of its
@@ -64,25 +64,21 @@ pub struct Settings {
 }
 
 impl Default for Settings {
+    /// What `[limits.unauthenticated]` defaults to, with its reasons in `docs/configuration.md`; and the two bounds that
+    /// are nobody's to set.
     fn default() -> Self {
         let count = |n| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
         Self {
-            // A person who tries out a secret notices after a few; a machine that guesses gets nowhere.
             failures_per_minute: count(60),
-            // A provider that sends with a wrong secret fills a screen of evidence before it is told to wait.
             burst: count(120),
-            // 32 bytes each: 2 MiB.
             sources_max: 65_536,
-            // Checking a signature costs some microseconds: 100 a second are noise. A secret rotated on one side
-            // only fails whole bursts, and they should reach the holding stream.
             known_failures_per_minute: count(6_000),
-            known_burst: count(6_000),
+            known_burst: count(12_000),
+            known_for: Duration::from_hours(1),
             // 24 bytes each and 64 per endpoint: 20 MiB if every pair is of another endpoint.
             known_max: 262_144,
             // The largest providers send from some dozens of addresses.
             known_per_endpoint_max: 128,
-            // A provider that delivers once a day stays known.
-            known_for: Duration::from_hours(26),
         }
     }
 }

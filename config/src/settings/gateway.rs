@@ -49,10 +49,10 @@ settings! {
     pub struct Listener {
         /// Bytes of a request's header section, request line included.
         header_bytes_max: u32 = 32 << 10, Bytes(KIB..=512 * KIB), restart,
-            "Four times what the chattiest provider sends through a proxy that adds its own; above it only mischief. The HTTP library stops at 1 MiB, with what it reads ahead of the body.";
+            "Four times what the chattiest provider sends through a proxy that adds its own; above it only mischief. Anybody can make a connection hold so much.";
         /// Fields of a request's header section.
         header_count_max: u16 = 100, Count(8..=256), restart,
-            "Providers send 10 to 30 fields and proxies add 10. The HTTP library reads no more than 256.";
+            "Providers send 10 to 30 fields and proxies add 10.";
         /// Bytes of a request's target.
         target_bytes_max: u32 = 8 << 10, Bytes(256..=64 * KIB), restart,
             "RFC 9110 asks for at least 8,000.";
@@ -76,7 +76,7 @@ settings! {
             "Answers are below 1 KiB and fit in any socket buffer: a peer that does not read is gone.";
         /// Open connections.
         connections_max: u32 = 16_384, Count(1..=1_000_000), restart,
-            "About 20 KiB each: 320 MiB when all are in use. Raise the limit of open files with it.";
+            "About 10 KiB each while they idle, 160 MiB for all; while a header section drips in, up to `header_bytes_max` and 8 KiB more: 640 MiB at worst. One peer can take all of them, so let what ends TLS in front of this cap its own. Raise the limit of open files with it.";
         /// Requests on one connection before it is closed.
         requests_per_connection_max: u32 = 10_000, Count(1..=4_294_967_295), restart,
             "Lets load balancers rebalance over nodes; the cost of a new connection is spread over 10,000 requests.";
