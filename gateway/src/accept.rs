@@ -11,6 +11,7 @@ use listen::{Answer, Exchange};
 use crate::Gateway;
 use crate::answer::{self, Refused};
 use crate::endpoint::Endpoint;
+use crate::snapshot::Unfound;
 use crate::source;
 
 /// What the path has found out so far: for the log line of whatever it ends in.
@@ -75,6 +76,12 @@ impl From<Refused> for No {
 impl From<Refusal> for No {
     fn from(refusal: Refusal) -> Self {
         Refused::from(refusal).into()
+    }
+}
+
+impl From<Unfound> for No {
+    fn from(unfound: Unfound) -> Self {
+        Self::because(unfound.refusal(), unfound.why())
     }
 }
 

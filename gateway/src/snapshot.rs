@@ -32,6 +32,38 @@ pub struct Snapshot {
     gone_aliases: HashSet<Alias>,
 }
 
+/// Why there is no endpoint. The sender is not told: whatever is no endpoint of his answers the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfound {
+    /// The path is no alias, and no `/hooks/…`.
+    Path,
+    /// The host is not served here.
+    Host,
+    /// No endpoint that is switched on has this id.
+    Id,
+    /// Its tenant's file has a fault, and there is no last good version.
+    Unavailable,
+}
+
+impl Unfound {
+    pub fn refusal(self) -> Refusal {
+        match self {
+            Self::Path | Self::Host | Self::Id => Refusal::EndpointUnknown,
+            Self::Unavailable => Refusal::EndpointUnavailable,
+        }
+    }
+
+    /// For the log.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Path => "no endpoint has this path on this host",
+            Self::Host => "this host is neither gateway.public_url's nor in gateway.hosts",
+            Self::Id => "no endpoint that is switched on has this id",
+            Self::Unavailable => "the tenant's file has a fault, and no last good version",
+        }
+    }
+}
+
 type Aliases = HashMap<Box<str>, Vec<(Option<Box<str>>, Place)>>;
 
 impl Snapshot {
@@ -68,21 +100,21 @@ impl Snapshot {
     /// Finds the endpoint that a request is for. Unknown, disabled, and another host's endpoint are one refusal.
     ///
     /// `host` is the request's, lower case and without its port; `path` is the target's, without its query.
-    pub fn find(self: &Arc<Self>, host: &str, path: &str) -> Result<Endpoint, Refusal> {
+    pub fn find(self: &Arc<Self>, host: &str, path: &str) -> Result<Endpoint, Unfound> {
         if let Some(place) = self.alias(host, path) {
             return Ok(Endpoint::at(Arc::clone(self), place));
         }
         if self.is_gone_alias(host, path) {
-            return Err(Refusal::EndpointUnavailable);
+            return Err(Unfound::Unavailable);
         }
-        let id = path.strip_prefix(PREFIX).ok_or(Refusal::EndpointUnknown)?;
+        let id = path.strip_prefix(PREFIX).ok_or(Unfound::Path)?;
         if !self.serves(host) {
-            return Err(Refusal::EndpointUnknown);
+            return Err(Unfound::Host);
         }
         match self.place(id) {
             Some(place) => Ok(Endpoint::at(Arc::clone(self), place)),
-            None if self.gone.contains(id) => Err(Refusal::EndpointUnavailable),
-            None => Err(Refusal::EndpointUnknown),
+            None if self.gone.contains(id) => Err(Unfound::Unavailable),
+            None => Err(Unfound::Id),
         }
     }
 

@@ -270,16 +270,17 @@ async fn unknown_disabled_and_another_hosts_endpoint_answer_the_same_bytes() {
     let bench = Bench::new();
     let good = bench.signed("github", "/hooks/wh_github", "{}");
     let mut answers = Vec::new();
-    for request in [
-        good.replace("wh_github", "wh_nobody"),
-        good.replace("wh_github", "wh_off"),
-        good.replace("Host: hooks.example.com", "Host: other.example.com"),
-        good.replace("/hooks/wh_github", "/in/github"),
-        good.replace("/hooks/wh_github", "/hooks/"),
-        good.replace("/hooks/wh_github", "/"),
+    for (request, told) in [
+        (good.replace("wh_github", "wh_nobody"), "this id"),
+        (good.replace("wh_github", "wh_off"), "this id"),
+        (good.replace("Host: hooks.example.com", "Host: other.example.com"), "gateway.hosts"),
+        (good.replace("/hooks/wh_github", "/in/github"), "this path"),
+        (good.replace("/hooks/wh_github", "/hooks/"), "this id"),
+        (good.replace("/hooks/wh_github", "/"), "this path"),
     ] {
         let answer = bench.ask(request).await;
         assert_eq!(status(&answer), "404", "{answer}");
+        assert!(bench.last_line().contains(told), "the operator is told: {}", bench.last_line());
         answers.push(without_date(&answer));
     }
     answers.dedup();
