@@ -13,6 +13,7 @@ use super::names::{end_path, segment_path};
 use super::position::{Position, SegmentId};
 use super::scan::{Manner, Visit};
 use super::storage::{Storage, WriteMode};
+use super::window::Window;
 
 /// Something that was begun at the end of a segment and never acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,6 +205,9 @@ impl Looked {
         };
         let kept: Vec<Damage> = self.damage.iter().filter(|damage| damage.kind.loses_records()).copied().collect();
         let Some(bytes) = endfile::encode(&footer, &index, &kept) else { return Ok(()) };
+        if self.sealed.is_none() {
+            self.clear_padding(case)?;
+        }
         case.storage.put(&end_path(case.directory, self.id), &bytes)?;
         self.sealed = Some(footer);
         if cut && kept.is_empty() && self.sums.end < self.file_bytes {
@@ -215,5 +219,21 @@ impl Looked {
             self.file_bytes = self.sums.end;
         }
         Ok(())
+    }
+
+    /// The write that the power cut short may have brought the records of the last batch, and not the zeros behind them:
+    /// there is what a recycled file held.
+    fn clear_padding(&self, case: &Case<'_>) -> io::Result<()> {
+        let last = self.before_last.map(|(before, _)| before.end).filter(|last| self.dirty_padding.contains(last));
+        let Some(last) = last else { return Ok(()) };
+        let place = case.place(self.id);
+        let path = segment_path(case.directory, self.id);
+        let mut window = Window::new(case.storage.open_read(&path, WriteMode::Buffered)?);
+        let Ok(batch) = window.batch(&place.identity, last, self.sums.end) else { return Ok(()) };
+        let end = last + u64::from(batch.header.bytes);
+        let stale = usize::try_from(self.sums.end.saturating_sub(end)).map_err(io::Error::other)?;
+        let file = case.storage.open_write(&path, WriteMode::Buffered)?;
+        file.write_at(end, &vec![0; stale])?;
+        file.sync()
     }
 }

@@ -111,7 +111,10 @@ impl Report {
 fn compare(looked: &Looked) -> Vec<Damage> {
     let segment = looked.id;
     let mut found = Vec::new();
-    for offset in &looked.dirty_padding {
+    // A write that the power cut short may have left, behind the records of the last batch, what a recycled file held.
+    // Recovery clears that away.
+    let last = looked.before_last.filter(|_| looked.sealed.is_none()).map(|(before, _)| before.end);
+    for offset in looked.dirty_padding.iter().filter(|offset| Some(**offset) != last) {
         found.push(Damage { segment, offset: *offset, end: *offset, kind: DamageKind::Padding });
     }
     let Some(footer) = looked.sealed.filter(|_| looked.scanned) else { return found };

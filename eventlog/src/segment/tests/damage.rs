@@ -380,3 +380,34 @@ fn a_file_beside_the_segments_that_does_not_read_costs_no_record() {
         assert_eq!(read_all(&open(&copy).0), records, "{file}");
     }
 }
+
+#[test]
+fn what_a_power_cut_left_behind_the_last_records_is_no_damage() {
+    let memory = MemoryStorage::new();
+    let (journal, _) = open(&memory);
+    let appended = [append(&journal, "first"), append(&journal, "last")];
+    memory.kill();
+    drop(journal);
+    let path = directory().join(format!("{}.seg", appended[1].position.segment()));
+    let dirty_padding = |of: usize| {
+        let last_sector = usize::try_from(appended[of].position.file_offset()).unwrap() + 4096 - 512;
+        memory.tamper(&path, |bytes| bytes[last_sector..last_sector + 512].fill(0xaa));
+    };
+    // The last sector of the last batch was not written: there is what the file held when it was another segment's.
+    dirty_padding(1);
+    assert_eq!(Journal::verify_in(&memory, &directory()).unwrap().damage, []);
+    for _ in 0..2 {
+        let (journal, recovery) = open(&memory);
+        assert_eq!(
+            (recovery.damage, payloads(&read_all(&journal))),
+            (vec![], vec![b"first".to_vec(), b"last".to_vec()])
+        );
+        drop(journal);
+        assert_eq!(Journal::verify_in(&memory, &directory()).unwrap().damage, [], "it is cleared away");
+    }
+    // Where something was written behind it, and when all was judged, it is a changed bit as any other.
+    for of in [0, 1] {
+        dirty_padding(of);
+        assert_eq!(Journal::verify_in(&memory, &directory()).unwrap().damage.len(), 1 + of);
+    }
+}
