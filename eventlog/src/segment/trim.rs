@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::catalog::{SegmentInfo, SegmentState};
 use super::format::LogId;
-use super::names::{self, Name, TRIM_MARK, end_path, free_name, segment_path, side_path};
+use super::names::{self, Name, TRIM_MARK, end_path, free_name, lock_path, segment_path, side_path};
 use super::position::{Position, SegmentId};
 use super::settle;
 use super::shared::{Shared, locked};
@@ -31,6 +31,14 @@ pub struct Trimmed {
     pub bytes: u64,
 }
 
+impl Trimmed {
+    fn add(&mut self, info: &SegmentInfo) {
+        self.segments += 1;
+        self.records += info.records;
+        self.bytes += info.file_bytes;
+    }
+}
+
 const MARK_BYTES: usize = 8 + 16 + 16 + 4;
 const MARK_MAGIC: [u8; 8] = *b"TGtrimd\x01";
 
@@ -51,13 +59,15 @@ pub(crate) fn decode_mark(log: &LogId, bytes: &[u8]) -> Option<Position> {
 }
 
 /// Drops segments from the front while `wanted` says so. The active segment and those of another living process
-/// stay; so does everything while a newer process has the directory: it is the one that trims.
+/// stay; so does everything while a newer process lives in the directory: it is the one that trims.
 pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) -> bool) -> io::Result<Trimmed> {
     settle::settle_all(shared)?;
     let _one_at_a_time = locked(&shared.maintenance);
     if superseded(shared)? {
         return Ok(Trimmed::default());
     }
+    // A newer process that has ended may have come further than this one knows: the mark never goes back.
+    let mut trimmed = finish_elsewhere(shared)?;
     let victims: Vec<SegmentInfo> = {
         let foreign = locked(&shared.foreign).clone();
         let droppable = |info: &SegmentInfo| {
@@ -65,7 +75,7 @@ pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) ->
         };
         shared.catalog().segments.values().copied().take_while(|info| droppable(info) && wanted(info)).collect()
     };
-    let Some(last) = victims.last() else { return Ok(Trimmed::default()) };
+    let Some(last) = victims.last() else { return Ok(trimmed) };
     let directory = &shared.settings.directory;
     let mark = last.end_position();
     let dir = Dir { storage: &*shared.storage, directory, log: &shared.log };
@@ -74,12 +84,9 @@ pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) ->
         let mut catalog = shared.catalog();
         catalog.trimmed = catalog.trimmed.max(mark);
     }
-    let mut trimmed = Trimmed::default();
     for info in &victims {
         drop_segment(shared, info, keep)?;
-        trimmed.segments += 1;
-        trimmed.records += info.records;
-        trimmed.bytes += info.file_bytes;
+        trimmed.add(info);
     }
     shared.storage.sync_directory(directory)?;
     Ok(trimmed)
@@ -143,11 +150,33 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// How far anybody trimmed, as the disk says it; `None` if it says nothing that makes sense.
+fn mark_on_disk(shared: &Shared) -> Option<Position> {
+    let mark = shared.storage.read(&shared.settings.directory.join(TRIM_MARK), 4096).ok().flatten();
+    mark.and_then(|bytes| decode_mark(&shared.log, &bytes))
+}
+
+/// Drops what another process had trimmed: its mark is durable, and what it left behind of the files goes.
+fn finish_elsewhere(shared: &Shared) -> io::Result<Trimmed> {
+    let mut trimmed = Trimmed::default();
+    let Some(mark) = mark_on_disk(shared) else { return Ok(trimmed) };
+    let behind: Vec<SegmentInfo> = {
+        let mut catalog = shared.catalog();
+        catalog.trimmed = catalog.trimmed.max(mark);
+        let of_mark = catalog.segments.range(..=mark.segment()).map(|(_, info)| *info);
+        of_mark.filter(|info| info.state != SegmentState::Active).collect()
+    };
+    for info in &behind {
+        drop_segment(shared, info, Keep::Nothing)?;
+        trimmed.add(info);
+    }
+    Ok(trimmed)
+}
+
 /// The segment's file is gone without our doing. If the mark on the disk says that another process trimmed it, this one
 /// knows it from now on; true then.
 pub(crate) fn trimmed_elsewhere(shared: &Shared, id: SegmentId) -> bool {
-    let mark = shared.storage.read(&shared.settings.directory.join(TRIM_MARK), 4096).ok().flatten();
-    let Some(mark) = mark.and_then(|bytes| decode_mark(&shared.log, &bytes)) else { return false };
+    let Some(mark) = mark_on_disk(shared) else { return false };
     if mark.segment() < id {
         return false;
     }
@@ -168,9 +197,18 @@ pub(crate) fn drop_oldest(shared: &Shared, keep: Keep) -> io::Result<bool> {
     Ok(trimmed.segments > 0)
 }
 
+/// Does a newer process live here? The lock file of one that ended is kept: that alone says nothing.
 fn superseded(shared: &Shared) -> io::Result<bool> {
-    let files = shared.storage.list(&shared.settings.directory)?;
-    Ok(files.iter().any(|file| matches!(names::parse(&file.name), Some(Name::Lock(epoch)) if epoch > shared.epoch)))
+    let directory = &shared.settings.directory;
+    for file in shared.storage.list(directory)? {
+        if let Some(Name::Lock(epoch)) = names::parse(&file.name)
+            && epoch > shared.epoch
+            && shared.storage.is_locked(&lock_path(directory, epoch))?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn drop_segment(shared: &Shared, info: &SegmentInfo, keep: Keep) -> io::Result<()> {

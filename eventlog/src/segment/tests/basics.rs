@@ -6,7 +6,7 @@ use bytes::Bytes;
 use domain::ManualClock;
 
 use super::rig::*;
-use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage};
+use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage, Storage};
 use crate::segment::view::View;
 use crate::segment::{
     AppendError, Entry, Journal, Payload, Position, ReadError, RecordView, Rejected, SegmentId, SegmentInfo,
@@ -198,6 +198,41 @@ fn what_the_younger_process_trims_is_trimmed_to_the_elder_too() {
     };
     assert!(matches!(error, ReadError::Trimmed { .. }), "{error}");
     assert_eq!(elder.damage(), []);
+}
+
+#[test]
+fn the_elder_trims_again_when_the_younger_process_has_ended() {
+    for closed in [true, false] {
+        let memory = MemoryStorage::new();
+        let (first, _) = open(&memory);
+        let positions: Vec<_> = (0..60_u8).map(|n| append(&first, vec![n; 3000]).position).collect();
+        first.close();
+        let (elder, _) = open(&memory);
+        for n in 0..60_u8 {
+            append(&elder, vec![n; 3000]);
+        }
+        // A second start by mistake: it trims a little, and ends.
+        let (younger, _) = open(&memory);
+        assert_eq!(elder.trim(u64::MAX).unwrap().segments, 0, "the younger one trims");
+        let by_the_younger = younger.trim_before(positions[30]).unwrap().segments;
+        assert!(by_the_younger > 1);
+        let mark = memory.read(&directory().join("trim.mark"), 100).unwrap();
+        if !closed {
+            append(&younger, "what it took stays");
+        }
+        drop(younger);
+
+        assert!(elder.trim_before(positions[30]).unwrap().segments >= by_the_younger, "what it trimmed is known");
+        assert_eq!(memory.read(&directory().join("trim.mark"), 100).unwrap(), mark, "and no mark goes back");
+        assert!(elder.trim(u64::MAX).unwrap().segments > 2, "the elder trims again");
+        append(&elder, "and goes on");
+        elder.close();
+        let (last, recovery) = open(&memory);
+        assert_eq!(recovery.damage, []);
+        let left = payloads(&read_all(&last));
+        assert!(left.contains(&b"and goes on".to_vec()) && left.len() < 40, "{}", left.len());
+        assert_eq!(left.contains(&b"what it took stays".to_vec()), !closed);
+    }
 }
 
 #[test]
