@@ -10,11 +10,13 @@ use super::entry::AppendError;
 use super::format::SegmentHeader;
 use super::helper::Helper;
 use super::make::{Made, MakeError, make, prove};
+use super::names::segment_path;
 use super::options::{Backoff, SyncMode};
 use super::position::SegmentId;
 use super::queue::{Load, Pending};
 use super::shared::Shared;
 use super::storage::{WriteMode, refuses_direct};
+use super::trim::{drop_recyclable, is_full};
 use super::writer::Writer;
 
 /// What the writer's thread does: write, once there is a segment.
@@ -95,7 +97,7 @@ pub(crate) fn fresh(shared: &Shared, heal: Backoff, id: SegmentId) -> Option<Mad
         if shared.queue.pause(pause) {
             return None;
         }
-        match make_segment(shared, id, None).and_then(|made| prove_made(shared, made)) {
+        match make_proved(shared, id) {
             Ok(made) => {
                 shared.counters.heals.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(segment = %made.id, "a fresh segment has proved the log's disk: appends go on");
@@ -104,6 +106,28 @@ pub(crate) fn fresh(shared: &Shared, heal: Backoff, id: SegmentId) -> Option<Mad
             Err(error) => tracing::error!(%error, "the log's disk still fails"),
         }
         pause = (pause * 2).min(heal.max);
+    }
+}
+
+/// Makes a segment of fresh blocks: those of a trimmed file may be what the disk fails on. On a full disk the trimmed
+/// files give their room up for it, and so does one that was prepared under this name and never written to.
+fn make_proved(shared: &Shared, id: SegmentId) -> io::Result<Made> {
+    loop {
+        match make_segment(shared, id, None).and_then(|made| prove_made(shared, made)) {
+            Err(error) if is_full(&error) && give_room_up(shared, id)? => {}
+            made => return made,
+        }
+    }
+}
+
+/// False if there is nothing to be given up.
+fn give_room_up(shared: &Shared, id: SegmentId) -> io::Result<bool> {
+    if drop_recyclable(shared)? {
+        return Ok(true);
+    }
+    match shared.storage.remove(&segment_path(&shared.settings.directory, id)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true),
     }
 }
 

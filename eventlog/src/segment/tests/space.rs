@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::ManualClock;
 
 use super::rig::*;
-use crate::segment::storage::{MemoryStorage, Storage};
+use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage, Storage};
 use crate::segment::{AppendError, Journal, Options, Position, ReadError, SegmentState, WhenFull};
 
 pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -198,6 +198,37 @@ fn a_process_that_is_killed_often_does_not_fill_the_disk() {
     let (journal, _) = open(&memory);
     assert!(journal.stat().bytes_used < 30 * 8192 + 8 * SEGMENT_BYTES, "{}", journal.stat().bytes_used);
     assert_eq!(read_all(&journal).len(), 30);
+}
+
+#[test]
+fn a_disk_that_fails_while_it_is_full_heals_in_the_room_of_what_is_idle() {
+    for recycle_max in [4, 0] {
+        let memory = MemoryStorage::new();
+        let storage = FaultyStorage::new(memory.clone(), 11, Faults::default());
+        let (journal, _) = Journal::open(Options { recycle_max, ..options(Arc::new(storage.clone())) }).unwrap();
+        let positions: Vec<_> = (0..100).map(|_| append(&journal, vec![1; 3000]).position).collect();
+        let segments = |memory: &MemoryStorage| {
+            memory.files().iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "seg")).count()
+        };
+        until("all are sealed, and the next one is prepared", || {
+            let known = journal.segments();
+            known.iter().filter(|info| info.state != SegmentState::Sealed).count() == 1
+                && segments(&memory) == known.len() + 1
+        });
+        journal.trim_before(positions[90]).unwrap();
+        assert_eq!(journal.stat().recyclable > 0, recycle_max > 0);
+        // Others take all the space that is left, and the disk fails once.
+        let used: usize = memory.files().iter().map(|(_, bytes)| bytes.len()).sum();
+        memory.set_capacity(Some(used as u64));
+        storage.set_faults(Faults { write_fails: 1, ..Faults::default() });
+        assert!(journal.append(entry(1, 0, "x")).wait().is_err());
+        storage.set_faults(Faults::default());
+        until("it is proved", || journal.append(entry(1, 0, "again")).wait().is_ok());
+        assert_eq!((journal.stat().failures, journal.stat().heals), (1, 1));
+        journal.close();
+        assert!(Journal::verify_in(&memory, &directory()).unwrap().is_whole());
+        assert_eq!(payloads(&read_all(&open(&memory).0)).last().unwrap(), b"again");
+    }
 }
 
 #[test]
