@@ -23,7 +23,7 @@ use crate::index::endpoint_key;
 use crate::log::Scope;
 use crate::position::{Lane, Position};
 use crate::scope::Placed;
-use crate::segment::{self, Entry, Journal, Payload, Record, Recovery, WhenFull};
+use crate::segment::{self, DamageKind, Entry, Journal, Payload, Record, Recovery, WhenFull};
 
 /// How many deliveries are looked at in one go, with the lock that everybody at the door needs: some 50 µs.
 const SLICE: usize = 512;
@@ -58,6 +58,8 @@ struct State {
     ages: BTreeSet<(u64, EventId)>,
     /// Appends whose outcome is not known yet, oldest first.
     appending: VecDeque<(EventId, segment::Append)>,
+    /// The disk did not give all of the journal: there may be more that is held.
+    is_partial: bool,
     stat: HoldingStat,
 }
 
@@ -95,6 +97,7 @@ impl HoldingStore {
             places: BTreeMap::new(),
             ages: BTreeSet::new(),
             appending: VecDeque::new(),
+            is_partial: false,
             stat: HoldingStat { bytes_max: settings.limits.bytes_max, ..HoldingStat::default() },
         };
         let store = Self {
@@ -114,16 +117,24 @@ impl HoldingStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Learns what the journal holds. What cannot be read is not held any more: it was unverified at best.
-    fn read_all(&self) {
-        let Ok(mut cursor) = self.journal.read(segment::Position::START) else { return };
-        let oldest = self.clock.unix_ms().saturating_sub(self.age_ms);
+    /// Learns what the journal holds. What is damaged is not held any more: it was unverified at best.
+    pub(super) fn read_all(&self) {
+        let Ok(mut cursor) = self.journal.read(segment::Position::START) else {
+            self.state().is_partial = true;
+            return;
+        };
+        // By the time that trimming goes by: what is not taken up here is taken for dealt with there.
+        let oldest = self.journal.trim_unix_ms().saturating_sub(self.age_ms);
         loop {
             match cursor.next_record() {
                 Ok(Some(record)) => self.learn(&record, oldest),
                 Ok(None) => return,
                 Err(fault) => {
                     tracing::error!(%fault, "a part of the holding stream cannot be read and is passed over");
+                    // A disk that gives something another time is not one that has lost it.
+                    let damaged =
+                        matches!(&fault, segment::ReadError::Damaged(damage) if damage.kind != DamageKind::Unreadable);
+                    self.state().is_partial |= !damaged;
                     if !cursor.skip_damage() {
                         return;
                     }
@@ -328,11 +339,11 @@ impl HoldingStore {
     }
 
     /// The place in front of everything that is held: segments before it go although they are young, since all in
-    /// them was dealt with. `None` if something is not durable yet, and may lie anywhere.
+    /// them was dealt with. `None` if something is not durable yet, and may lie anywhere, or if not all is known.
     pub(super) fn front(&self) -> Option<segment::Position> {
         let mut state = self.state();
         state.settle();
-        if !state.appending.is_empty() {
+        if !state.appending.is_empty() || state.is_partial {
             return None;
         }
         let first = state.places.first_key_value().map(|(position, _)| *position);

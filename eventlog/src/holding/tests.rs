@@ -5,6 +5,7 @@ use domain::{Clock, ManualClock, TenantId};
 use super::*;
 use crate::conformance::{EPOCH_UNIX_MS, NODE, event};
 use crate::event::DeliveryId;
+use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage};
 
 const RECORDS_MAX: u32 = 20;
 
@@ -173,6 +174,8 @@ fn age_lets_go_and_frees_the_disk() {
     clock.advance(Duration::from_hours(6 * 24));
     store.hold(held("acme", "wh_young", 200)).unwrap();
     clock.advance(Duration::from_hours(2 * 24));
+    // As every minute: the time that passed is what the next start believes.
+    store.journal.trim(0).unwrap();
     drop(store);
     // What is over age is not taken up again, and not counted.
     let store = open(directory.path(), &clock);
@@ -185,6 +188,42 @@ fn age_lets_go_and_frees_the_disk() {
     assert_eq!(store.trim().unwrap(), 1);
     let stat = store.stat();
     assert_eq!((stat.pending + stat.quarantined, stat.bytes, stat.endpoints, stat.expired), (0, 0, 0, 1));
+}
+
+/// Many segments of held deliveries, one batch each.
+fn fill(store: &HoldingStore) {
+    for n in 0..100 {
+        store.hold(held("acme", &format!("wh_{}", n % 10), n)).unwrap();
+        everything(store);
+    }
+    assert!(store.journal.segments().len() > 2);
+}
+
+#[test]
+fn a_start_under_a_wrong_clock_costs_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at_unix_ms(EPOCH_UNIX_MS);
+    fill(&open(directory.path(), &clock));
+    let wrong = ManualClock::at_unix_ms(EPOCH_UNIX_MS + 30 * 24 * 3_600_000);
+    let store = open(directory.path(), &wrong);
+    assert_eq!(store.trim().unwrap(), 0);
+    assert_eq!(everything(&store).len(), 100);
+    drop(store);
+    assert_eq!(everything(&open(directory.path(), &clock)).len(), 100);
+}
+
+#[test]
+fn what_could_not_be_read_at_the_start_is_not_taken_for_dealt_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at_unix_ms(EPOCH_UNIX_MS);
+    let storage = FaultyStorage::new(MemoryStorage::new(), 1, Faults::default());
+    let settings = HoldingSettings { storage: Arc::new(storage.clone()), ..settings(directory.path()) };
+    let store = HoldingStore::open(&settings, clock).unwrap().0;
+    fill(&store);
+    assert!(store.front().is_some());
+    storage.set_faults(Faults { read_fails: 1, ..Faults::default() });
+    store.read_all();
+    assert_eq!(store.front(), None, "there may be something in front of what is known");
 }
 
 #[test]
