@@ -40,7 +40,7 @@ pub(crate) fn check_name(group: &str) -> Result<(), GroupError> {
 
 impl FileGroups {
     /// Creates the directory if need be, durably. What an interrupted commit left stays: it may be another process's,
-    /// which is at it.
+    /// which is at it. Whoever knows that nobody else lives takes [`Self::temporary`] away.
     pub fn open(storage: Arc<dyn Storage>, directory: &Path) -> io::Result<Self> {
         storage.create_directory(directory)?;
         Ok(Self { storage, directory: directory.to_owned(), writable: true, writing: Mutex::new(()) })
@@ -52,11 +52,32 @@ impl FileGroups {
         Self { storage, directory: directory.to_owned(), writable: false, writing: Mutex::new(()) }
     }
 
+    /// Files that commits are at, or that interrupted ones left.
+    pub(crate) fn temporary(&self) -> io::Result<Vec<PathBuf>> {
+        let mut names = self.files()?;
+        names.retain(|name| {
+            let of = name.strip_suffix(".tmp").and_then(|name| name.rsplit_once('.'));
+            of.is_some_and(|(of, _)| of.ends_with(SUFFIX))
+        });
+        Ok(names.iter().map(|name| self.directory.join(name)).collect())
+    }
+
+    /// Removes those of them that nobody is at any more.
+    pub(crate) fn clean(&self, left: &[PathBuf]) -> io::Result<()> {
+        for path in left {
+            match self.storage.remove(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     fn path(&self, group: &str) -> PathBuf {
         self.directory.join(format!("{group}{SUFFIX}"))
     }
 
-    fn names(&self) -> io::Result<Vec<String>> {
+    fn files(&self) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -64,11 +85,15 @@ impl FileGroups {
         };
         let mut names = Vec::new();
         for entry in entries {
-            let name = entry?.file_name();
-            if let Some(group) = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)) {
-                names.push(group.to_owned());
-            }
+            // Names of ours are plain text.
+            names.extend(entry?.file_name().into_string().ok());
         }
+        Ok(names)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let files = self.files()?;
+        let mut names: Vec<_> = files.iter().filter_map(|name| name.strip_suffix(SUFFIX)).map(str::to_owned).collect();
         names.sort_unstable();
         Ok(names)
     }
@@ -147,7 +172,10 @@ impl ConsumerGroups for FileGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedded::{EmbeddedLog, Settings};
+    use crate::log::EventLog;
     use crate::position::Position;
+    use domain::{ManualClock, NodeId};
 
     fn open(directory: &Path) -> io::Result<FileGroups> {
         FileGroups::open(Arc::new(RealStorage), directory)
@@ -215,6 +243,25 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn what_an_interrupted_commit_left_goes_when_nobody_else_lives() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut settings = Settings::new(&config::Log::default(), NodeId(1));
+        settings.directory = directory.path().to_owned();
+        settings.reserve_bytes = 0;
+        let open = || EmbeddedLog::open(&settings, ManualClock::at_unix_ms(1)).unwrap().0;
+        let log = open();
+        log.groups().commit("runner", &cursor("default.1.0.3.700")).unwrap();
+        let left = directory.path().join("groups/runner.cursor.00000000000000ff.tmp");
+        fs::write(&left, "half").unwrap();
+        let younger = open();
+        assert!(left.exists(), "it may be the elder's, which is at it");
+        drop((log, younger));
+        let log = open();
+        assert!(!left.exists());
+        assert_eq!(log.groups().list().unwrap(), ["runner"]);
     }
 
     #[test]

@@ -83,8 +83,10 @@ impl EmbeddedLog {
         let places = layout::lanes(&settings.directory, &names, settings.shards).map_err(directory_fault)?;
         let groups = FileGroups::open(Arc::clone(&settings.storage), &settings.directory.join("groups"))
             .map_err(directory_fault)?;
+        // Before the lanes are looked at: whoever writes one of these lives there.
+        let interrupted = groups.temporary().map_err(directory_fault)?;
         let stored = Arc::new(StoredBytes::default());
-        let mut recoveries = Vec::new();
+        let mut recoveries: Recoveries = Vec::new();
         let mut lanes = Vec::new();
         for place in places {
             let name = place.lane.clone();
@@ -96,6 +98,9 @@ impl EmbeddedLog {
                 Journal::open(options).map_err(|source| OpenError::Lane { lane: name.clone(), source })?;
             recoveries.push((name, recovery));
             lanes.push(Lane::open(place, Segments::Journal(journal), index, &settings.retention));
+        }
+        if recoveries.iter().all(|(_, recovery)| recovery.live_epochs.is_empty()) {
+            groups.clean(&interrupted).map_err(directory_fault)?;
         }
         let log = Self::assemble(settings, clock, lanes, stored, groups);
         Ok((log, recoveries))

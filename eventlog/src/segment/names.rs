@@ -19,10 +19,13 @@ pub(crate) enum Name {
     Lock(u64),
     /// A small file that is being written, of a segment or a lock of that epoch.
     Temporary(u64),
+    /// The same of the whole directory, whoever writes it.
+    TemporaryOfAll,
 }
 
 pub(crate) const LOG_ID: &str = "log.id";
 pub(crate) const TRIM_MARK: &str = "trim.mark";
+pub(crate) const TRIM_TIME: &str = "trim.time";
 
 fn hex<const WIDTH: usize>(text: &str) -> Option<u64> {
     let plain = text.len() == WIDTH && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -34,6 +37,18 @@ fn segment(text: &str) -> Option<SegmentId> {
     Some(SegmentId { epoch: hex::<16>(epoch)?, sequence: u32::try_from(hex::<8>(sequence)?).ok()? })
 }
 
+/// A file that is being written under another name: what it is to be.
+fn temporary(name: &str) -> Option<Name> {
+    if [LOG_ID, TRIM_MARK, TRIM_TIME].contains(&name) {
+        return Some(Name::TemporaryOfAll);
+    }
+    match parse(name)? {
+        Name::End(id) | Name::Side(id) => Some(Name::Temporary(id.epoch)),
+        Name::Lock(epoch) => Some(Name::Temporary(epoch)),
+        Name::Segment(_) | Name::Unfinished(_) | Name::Free | Name::Temporary(_) | Name::TemporaryOfAll => None,
+    }
+}
+
 pub(crate) fn parse(name: &str) -> Option<Name> {
     let (stem, extension) = name.rsplit_once('.')?;
     match extension {
@@ -43,11 +58,7 @@ pub(crate) fn parse(name: &str) -> Option<Name> {
         "idx" => segment(stem).map(Name::Side),
         "free" => segment(stem).map(|_| Name::Free),
         "lock" => hex::<16>(stem).map(Name::Lock),
-        "tmp" => match parse(stem.rsplit_once('.')?.0)? {
-            Name::End(id) | Name::Side(id) => Some(Name::Temporary(id.epoch)),
-            Name::Lock(epoch) => Some(Name::Temporary(epoch)),
-            Name::Segment(_) | Name::Unfinished(_) | Name::Free | Name::Temporary(_) => None,
-        },
+        "tmp" => temporary(stem.rsplit_once('.')?.0),
         _ => None,
     }
 }
@@ -95,10 +106,15 @@ mod tests {
         assert_eq!(temporary("0000000000000009.lock"), Some(Name::Temporary(9)));
         assert_eq!(temporary(&format!("{id}.end")), Some(Name::Temporary(0xab)));
         assert_eq!(parse(&format!("{id}.idx.1-7.tmp")), Some(Name::Temporary(0xab)), "as they once were called");
-        for other in [&format!("{id}.seg"), "trim.mark", "x", "0000000000000009.lock.1.tmp"] {
+        for name in ["log.id", "trim.mark", "trim.time"] {
+            assert_eq!(temporary(name), Some(Name::TemporaryOfAll));
+        }
+        for other in [&format!("{id}.seg"), "trim.mark.1.tmp", "x", "0000000000000009.lock.1.tmp"] {
             assert_eq!(temporary(other), None, "{other}");
         }
-        for other in ["", ".", "x.seg", "0-0.seg", "00000000000000AB-00000007.seg", "log.id", "trim.mark", "a.lock"] {
+        for other in
+            ["", ".", "x.seg", "0-0.seg", "00000000000000AB-00000007.seg", "log.id", "trim.mark", "trim.time", "a.lock"]
+        {
             assert_eq!(parse(other), None, "{other}");
         }
     }

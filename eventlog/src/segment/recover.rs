@@ -74,8 +74,8 @@ pub(crate) struct Listing {
     pub(crate) sides: BTreeSet<SegmentId>,
     pub(crate) free: Vec<(String, u64)>,
     pub(crate) locks: BTreeSet<u64>,
-    /// By name, with the epoch that each belongs to.
-    pub(crate) temporary: Vec<(String, u64)>,
+    /// By name, with the epoch that each belongs to, if it is one's.
+    pub(crate) temporary: Vec<(String, Option<u64>)>,
 }
 
 impl Listing {
@@ -89,7 +89,8 @@ impl Listing {
                 Some(Name::Side(id)) => drop(listing.sides.insert(id)),
                 Some(Name::Free) => listing.free.push((file.name, file.bytes)),
                 Some(Name::Lock(epoch)) => drop(listing.locks.insert(epoch)),
-                Some(Name::Temporary(epoch)) => listing.temporary.push((file.name, epoch)),
+                Some(Name::Temporary(epoch)) => listing.temporary.push((file.name, Some(epoch))),
+                Some(Name::TemporaryOfAll) => listing.temporary.push((file.name, None)),
                 None => {}
             }
         }
@@ -281,7 +282,10 @@ impl Opening<'_> {
         let with_segments: BTreeSet<u64> = catalog.segments.keys().map(|id| id.epoch).collect();
         let idle = |epoch: &&u64| **epoch < self.own && !foreign.contains(epoch) && !with_segments.contains(epoch);
         gone.extend(listing.locks.iter().filter(idle).map(|epoch| lock_path(self.directory, *epoch)));
-        let left = listing.temporary.iter().filter(|(_, epoch)| *epoch < self.own && !foreign.contains(epoch));
+        // What belongs to no epoch may be anybody's who lives.
+        let left = listing.temporary.iter().filter(|(_, epoch)| {
+            epoch.map_or(foreign.is_empty(), |epoch| epoch < self.own && !foreign.contains(&epoch))
+        });
         gone.extend(left.map(|(name, _)| self.directory.join(name)));
         for path in gone {
             ignore_missing(self.storage.remove(&path))?;

@@ -70,13 +70,14 @@ fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     })
 }
 
-/// Gives the temporary file its name unless that is taken; the temporary name is gone in any case.
+/// Gives the temporary file its name unless that is taken; the temporary name is gone in any case. It may be gone
+/// before: somebody who opened the directory meanwhile took it for one that was left behind.
 fn link_new(temporary: &Path, path: &Path) -> io::Result<bool> {
     let linked = fs::hard_link(temporary, path);
     let removed = fs::remove_file(temporary);
     match linked {
         Ok(()) => removed.map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -207,11 +208,7 @@ impl Storage for RealStorage {
         let file = open(&temporary, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .inspect_err(|_| drop(fs::remove_file(&temporary)))?;
-        let new = match link_new(&temporary, path) {
-            // Somebody who has a higher epoch already took it for one that was left behind.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            linked => linked?,
-        };
+        let new = link_new(&temporary, path)?;
         Ok(new.then(|| Box::new(RealLock { _held: file }) as Box<dyn Lock>))
     }
 
@@ -295,11 +292,18 @@ mod tests {
         append(&journal, "first");
         journal.close();
         fs::write(name("0000000000000001-00000000.end.1-0.tmp".to_owned()), "half").unwrap();
+        for of in ["log.id", "trim.mark", "trim.time"] {
+            fs::write(name(format!("{of}.00000000000000ff.tmp")), "half").unwrap();
+        }
         let (journal, _) = Journal::open(on_disk(directory.path())).unwrap();
         let left = |ending: &str| {
             let files = fs::read_dir(directory.path()).unwrap();
             files.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().ends_with(ending)).count()
         };
         assert_eq!((left(".tmp"), read_all(&journal).len()), (0, 1));
+        // Beside somebody who lives, it may be theirs.
+        fs::write(name("trim.mark.00000000000000ff.tmp".to_owned()), "half").unwrap();
+        let (_younger, _) = Journal::open(on_disk(directory.path())).unwrap();
+        assert_eq!(left(".tmp"), 1);
     }
 }
