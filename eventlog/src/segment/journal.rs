@@ -29,6 +29,7 @@ use super::stat::Stat;
 use super::storage::{Lock, RealStorage, Storage, WriteMode, refuses_direct};
 use super::trim::{self, Trimmed};
 use super::trim_clock;
+use super::trim_time;
 use super::verify::{self, Report};
 
 /// A directory of segments, open for appending and reading. Dropping it is closing it.
@@ -89,6 +90,8 @@ impl Journal {
         for damage in &recovery.damage {
             tracing::error!(%damage, "damage in the log");
         }
+        let believed_unix_ms =
+            trim_time::kept(&*storage, directory, &log).map_err(OpenError::io("the believed time"))?;
         let space = storage.space(directory).unwrap_or_default();
         let settings = Settings {
             directory: options.directory.clone(),
@@ -101,8 +104,13 @@ impl Journal {
         };
         let queue = Queue::new(Load { records: options.queue_records, bytes: options.queue_bytes });
         let (clock, observer) = (Arc::clone(&options.clock), options.observer.clone());
-        let parts = Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space };
+        let parts =
+            Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space, believed_unix_ms };
         let shared = Arc::new(Shared::new(parts));
+        if believed_unix_ms.is_none() {
+            // Before the first record: what is believed now is what no record vouches for.
+            trim_time::keep(&shared).map_err(OpenError::io("the believed time"))?;
+        }
         let helper = Arc::new(Helper::new(Arc::clone(&shared)));
         let first = match helper.make(SegmentId { epoch, sequence: 0 }) {
             Ok(made) => Some(made),
@@ -288,6 +296,9 @@ impl Journal {
             latest.get(&info.id).copied().unwrap_or(info.max_unix_ms) < before_unix_ms
         });
         self.shared.queue.ask_to_roll(before_unix_ms);
+        if let Err(error) = trim_time::keep(&self.shared) {
+            tracing::warn!(%error, "the time that retention goes by could not be written down");
+        }
         trimmed
     }
 

@@ -49,6 +49,7 @@ mod stat;
 pub mod storage;
 mod trim;
 mod trim_clock;
+mod trim_time;
 mod verify;
 mod view;
 mod window;

@@ -98,6 +98,8 @@ pub(crate) struct Parts {
     pub(crate) catalog: Catalog,
     pub(crate) foreign: BTreeSet<u64>,
     pub(crate) space: Space,
+    /// The time that retention believed when it was written down last.
+    pub(crate) believed_unix_ms: Option<u64>,
 }
 
 impl Shared {
@@ -105,7 +107,8 @@ impl Shared {
         let start = Position::at(SegmentId { epoch: parts.epoch, sequence: 0 }, HEADER_BLOCK, 0);
         let now = parts.clock.monotonic();
         let times = parts.catalog.segments.values().filter(|info| info.records > 0);
-        let trim_clock = TrimClock::new(&*parts.clock, times.map(|info| info.max_unix_ms).max());
+        let newest = times.map(|info| info.max_unix_ms).max();
+        let trim_clock = TrimClock::new(&*parts.clock, parts.believed_unix_ms, newest);
         Self {
             settings: parts.settings,
             storage: parts.storage,

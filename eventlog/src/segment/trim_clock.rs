@@ -9,6 +9,9 @@ pub(crate) const SLACK_MS: u64 = 5 * 60 * 1000;
 /// How long a larger step forward must hold until it is believed. A clock that somebody set wrong is set right within
 /// hours; trimming as much later is nothing beside days of retention.
 const HOLD: Duration = Duration::from_hours(6);
+/// How far the believed time goes on before it is written down again. Less than the slack, so that a process that is
+/// started again soon believes the clock at once; and no more than a small write a minute.
+const KEEP_MS: u64 = 60 * 1000;
 
 /// Follows the wall clock, and steps forward of it only when they last.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ pub(crate) struct TrimClock {
     believed: u64,
     looked: Duration,
     step: Option<Step>,
+    /// What of it is on the disk.
+    kept: Option<u64>,
 }
 
 /// A step forward that is not believed yet.
@@ -28,11 +33,23 @@ struct Step {
 }
 
 impl TrimClock {
-    /// `newest_unix_ms` is the time of the newest record, if there are any: the clock of a machine that has just started
-    /// has to earn what it says beyond that.
-    pub(crate) fn new(clock: &dyn Clock, newest_unix_ms: Option<u64>) -> Self {
+    /// `kept_unix_ms` is what was believed last; where nobody wrote that down, `newest_unix_ms` has to do, the time of the
+    /// newest record, if there are any. The clock of a machine that has just started has to earn what it says beyond.
+    pub(crate) fn new(clock: &dyn Clock, kept_unix_ms: Option<u64>, newest_unix_ms: Option<u64>) -> Self {
         let now = clock.unix_ms();
-        Self { believed: newest_unix_ms.map_or(now, |newest| newest.min(now)), looked: clock.monotonic(), step: None }
+        let before = kept_unix_ms.or(newest_unix_ms);
+        let believed = before.map_or(now, |before| before.min(now));
+        Self { believed, looked: clock.monotonic(), step: None, kept: kept_unix_ms }
+    }
+
+    /// What is to be written down, if it is time for that.
+    pub(crate) fn to_keep(&self) -> Option<u64> {
+        let is_near = self.kept.is_some_and(|kept| kept.abs_diff(self.believed) < KEEP_MS);
+        (!is_near).then_some(self.believed)
+    }
+
+    pub(crate) fn kept(&mut self, unix_ms: u64) {
+        self.kept = Some(unix_ms);
     }
 
     /// The time now, as far as it is believed.
@@ -72,7 +89,7 @@ mod tests {
     #[test]
     fn a_step_forward_is_believed_when_it_has_lasted() {
         let clock = ManualClock::at_unix_ms(START);
-        let mut trim = TrimClock::new(&*clock, None);
+        let mut trim = TrimClock::new(&*clock, None, None);
         clock.advance(MINUTE);
         assert_eq!(trim.unix_ms(&*clock), START + 60_000);
         clock.step_to_unix_ms(FAR);
@@ -87,7 +104,7 @@ mod tests {
     #[test]
     fn a_step_that_is_taken_back_never_happened() {
         let clock = ManualClock::at_unix_ms(START);
-        let mut trim = TrimClock::new(&*clock, None);
+        let mut trim = TrimClock::new(&*clock, None, None);
         clock.step_to_unix_ms(FAR);
         assert_eq!(trim.unix_ms(&*clock), START);
         clock.advance(MINUTE);
@@ -102,7 +119,7 @@ mod tests {
     #[test]
     fn steps_that_do_not_agree_are_not_one_that_lasts() {
         let clock = ManualClock::at_unix_ms(START);
-        let mut trim = TrimClock::new(&*clock, None);
+        let mut trim = TrimClock::new(&*clock, None, None);
         for hour in 0..24 {
             clock.advance(MINUTE * 60);
             clock.step_to_unix_ms(FAR + hour * 100_000_000_000);
@@ -113,7 +130,7 @@ mod tests {
     #[test]
     fn drift_and_steps_of_minutes_are_followed_both_ways() {
         let clock = ManualClock::at_unix_ms(START);
-        let mut trim = TrimClock::new(&*clock, None);
+        let mut trim = TrimClock::new(&*clock, None, None);
         for step in [1_000, SLACK_MS, 0] {
             clock.step_to_unix_ms(START + step);
             assert_eq!(trim.unix_ms(&*clock), START + step);
@@ -127,10 +144,13 @@ mod tests {
     #[test]
     fn a_machine_that_starts_in_the_far_future_is_not_believed_either() {
         let clock = ManualClock::at_unix_ms(FAR);
-        let mut trim = TrimClock::new(&*clock, Some(START));
+        let mut trim = TrimClock::new(&*clock, None, Some(START));
         assert_eq!(trim.unix_ms(&*clock), START);
+        // Nor is a record that was written in that future.
+        assert_eq!(TrimClock::new(&*clock, Some(START), Some(FAR)).unix_ms(&*clock), START);
         // Records that such a machine wrote do not hold the right time up.
         clock.step_to_unix_ms(START);
-        assert_eq!(TrimClock::new(&*clock, Some(FAR)).unix_ms(&*clock), START);
+        assert_eq!(TrimClock::new(&*clock, None, Some(FAR)).unix_ms(&*clock), START);
+        assert_eq!(TrimClock::new(&*clock, Some(FAR), None).unix_ms(&*clock), START);
     }
 }

@@ -86,7 +86,9 @@ impl View {
         };
         let queue = Queue::new(Load::default());
         let space = Space::default();
-        let parts = Parts { settings, storage, clock, observer: None, log, epoch, queue, catalog, foreign, space };
+        let (observer, believed_unix_ms) = (None, None);
+        let parts =
+            Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space, believed_unix_ms };
         Ok(Self { shared: Arc::new(Shared::new(parts)) })
     }
 

@@ -82,6 +82,40 @@ fn a_clock_that_is_wrong_for_a_while_costs_nothing() {
 }
 
 #[test]
+fn what_was_written_under_a_wrong_clock_does_not_vouch_for_it() {
+    let memory = MemoryStorage::new();
+    let journal = clocked(&memory, &ManualClock::at_unix_ms(NOW));
+    append_at(&journal, NOW, 100);
+    drop(journal);
+    let wrong = ManualClock::at_unix_ms(NOW + 30_000 * DAY);
+    for _ in 0..3 {
+        let journal = clocked(&memory, &wrong);
+        assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0);
+        append_at(&journal, NOW + 30_000 * DAY, 1);
+        wrong.advance(Duration::from_secs(90));
+        assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0);
+    }
+    assert_eq!(read_all(&clocked(&memory, &wrong)).len(), 103);
+    let right = ManualClock::at_unix_ms(NOW + 8 * DAY);
+    assert_eq!(clocked(&memory, &right).trim_unix_ms(), NOW + 270_000, "what passed while it ran");
+}
+
+#[test]
+fn a_quiet_journal_that_is_started_again_believes_the_clock_at_once() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let journal = clocked(&memory, &clock);
+    append_at(&journal, NOW, 1);
+    for _ in 0..60 {
+        clock.advance(Duration::from_mins(1));
+        journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap();
+    }
+    drop(journal);
+    clock.advance(Duration::from_secs(200));
+    assert_eq!(clocked(&memory, &clock).trim_unix_ms(), NOW + 3_800_000);
+}
+
+#[test]
 fn records_from_a_time_to_come_do_not_hold_up_what_lies_behind_them() {
     let memory = MemoryStorage::new();
     let clock = ManualClock::at_unix_ms(NOW);
