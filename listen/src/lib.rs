@@ -37,4 +37,4 @@ pub use handler::Handler;
 pub use http::{Head, Version};
 pub use observer::{Observer, Phase, Silent};
 pub use server::{Drained, Server, ServerHandle};
-pub use service::Service;
+pub use service::{Bound, Service};

@@ -49,37 +49,44 @@ impl std::fmt::Debug for Service {
     }
 }
 
-impl Service {
-    /// Binds the addresses. Port 0 takes any that is free: see [`Self::addresses`].
+/// Addresses that are bound and not served yet: who connects meanwhile waits.
+#[derive(Debug)]
+pub struct Bound(Vec<(SocketAddr, TcpListener)>);
+
+impl Bound {
+    /// Binds the addresses. Port 0 takes any that is free: see [`Service::addresses`].
     ///
     /// Binding is done here and not by the framework, which would try for half a minute and then go on without.
     ///
     /// # Errors
     /// An address cannot be bound; the error names it.
-    pub fn bind(
+    pub fn new(addresses: &[SocketAddr]) -> io::Result<Self> {
+        let bound = addresses.iter().map(|&address| {
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+            let listener = TcpListener::bind(address).map_err(named)?;
+            listener.set_nonblocking(true).map_err(named)?;
+            Ok((listener.local_addr().map_err(named)?, listener))
+        });
+        bound.collect::<io::Result<_>>().map(Self)
+    }
+}
+
+impl Service {
+    /// Serves what is bound, once it is run.
+    pub fn new(
         name: impl Into<String>,
         settings: Listener,
-        addresses: &[SocketAddr],
+        bound: Bound,
         handler: Arc<dyn Handler>,
         observer: Arc<dyn Observer>,
-    ) -> io::Result<Self> {
-        let bound = addresses
-            .iter()
-            .map(|&address| {
-                let named =
-                    |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
-                let listener = TcpListener::bind(address).map_err(named)?;
-                listener.set_nonblocking(true).map_err(named)?;
-                Ok((listener.local_addr().map_err(named)?, listener))
-            })
-            .collect::<io::Result<_>>()?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             name: name.into(),
             threads: 1,
-            bound,
+            bound: bound.0,
             site: Site::new(settings, handler, observer),
             connections: Connections::new(),
-        })
+        }
     }
 
     /// Threads that serve it. They are its own.

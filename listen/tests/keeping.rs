@@ -234,16 +234,9 @@ fn a_drain_has_an_end_and_counts_what_it_cuts() {
 
 #[test]
 fn an_address_that_is_taken_is_an_error_at_once() {
-    use std::sync::Arc;
     let server = Running::start(Listener::default());
     let began = Instant::now();
-    let again = tidegate_listen::Service::bind(
-        "again",
-        Listener::default(),
-        &[server.address],
-        Arc::new(Hook::default()),
-        Arc::new(tidegate_listen::Silent),
-    );
+    let again = tidegate_listen::Bound::new(&[server.address]);
     let text = again.unwrap_err().to_string();
     assert!(text.contains(&server.address.to_string()), "{text}");
     assert!(began.elapsed() < Duration::from_secs(5));

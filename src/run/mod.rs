@@ -100,7 +100,12 @@ fn serve(
 ) -> Result<(), RunError> {
     upkeep::raise_file_limit(appliance.gateway.listener.connections_max);
 
-    // The log first: whatever is wrong with the disk should be known before a port is open.
+    // First whether there is another one already: a start by mistake ends at an address that is taken, before it touches a
+    // log that somebody writes. Nobody is served yet; who connects waits until the log is open.
+    let bound = listen::Bound::new(&appliance.gateway.listen)
+        .map_err(RunError::io("listen for deliveries (gateway.listen)"))?;
+    // Everything that is not the accept path runs on a runtime of its own.
+    let beside = Beside::start(appliance)?;
     let log = open_log(appliance, clock)?;
     let holding = open_holding(appliance, clock)?;
 
@@ -147,16 +152,13 @@ fn serve(
     let gateway = Arc::new(gateway.map_err(|fault| RunError::Randomness(fault.to_string()))?);
 
     let handler: Arc<dyn listen::Handler> = Arc::<Gateway>::clone(&gateway);
-    let (bounds, addresses) = (appliance.gateway.listener.clone(), &appliance.gateway.listen);
-    let service = listen::Service::bind("gateway", bounds, addresses, handler, listener_metrics)
-        .map_err(RunError::io("listen for deliveries (gateway.listen)"))?
+    let settings = appliance.gateway.listener.clone();
+    let service = listen::Service::new("gateway", settings, bound, handler, listener_metrics)
         .with_threads(appliance.gateway.threads);
     let addresses = service.addresses();
     let mut server = listen::Server::new();
     server.add(service);
 
-    // Everything that is not the accept path runs on a runtime of its own.
-    let beside = Beside::start(appliance)?;
     beside.runtime.spawn(upkeep::sweep(limits, unauthenticated));
     beside.runtime.spawn(upkeep::trim(Arc::clone(&log), holding.clone()));
     upkeep::watch(&beside.runtime, watcher, &reloader, &health);

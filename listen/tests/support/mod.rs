@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use config::Listener;
 use domain::Refusal;
-use tidegate_listen::{Answer, Drained, Exchange, Handler, Observer, Phase, Server, ServerHandle, Service};
+use tidegate_listen::{Answer, Bound, Drained, Exchange, Handler, Observer, Phase, Server, ServerHandle, Service};
 
 pub(crate) const BODY_MAX: u64 = 1 << 20;
 
@@ -136,7 +136,8 @@ impl Running {
     pub(crate) fn start_with(settings: Listener, hook: Hook) -> Self {
         let (hook, counts) = (Arc::new(hook), Arc::new(Counts::default()));
         let any = [SocketAddr::from(([127, 0, 0, 1], 0))];
-        let service = Service::bind("test", settings, &any, Arc::clone(&hook) as _, Arc::clone(&counts) as _).unwrap();
+        let bound = Bound::new(&any).unwrap();
+        let service = Service::new("test", settings, bound, Arc::clone(&hook) as _, Arc::clone(&counts) as _);
         let address = service.addresses()[0];
         let mut server = Server::new();
         server.add(service.with_threads(2));
