@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use domain::text::Untrusted;
 use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::{UnixListener, UnixSocket};
 
 /// Longest path that a socket's address holds on Linux, without its final zero.
@@ -47,12 +49,13 @@ impl Socket {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         std::fs::create_dir_all(parent).map_err(failed)?;
 
-        let beside = parent.join(format!(".tg-{}", std::process::id()));
+        // A name that nobody else uses: in containers that share a directory every process is number 1.
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| failed(io::Error::other(error.to_string())))?;
+        let beside = parent.join(format!(".tg-{:016x}", u64::from_le_bytes(random)));
         if beside.as_os_str().len() > PATH_BYTES_MAX || path.as_os_str().len() > PATH_BYTES_MAX {
             return Err(SocketError::TooLong { path: shown });
         }
-        // One with our process id is of a process that is gone.
-        drop(std::fs::remove_file(&beside));
         let bound = bind_beside(&beside, path).inspect_err(|_| drop(std::fs::remove_file(&beside)));
         let (listener, identity) = bound.map_err(failed)?;
         Ok(Self { listener, path: path.to_owned(), identity })
@@ -79,12 +82,20 @@ fn make_way(path: &Path, shown: &str) -> Result<(), SocketError> {
     if !found.file_type().is_socket() {
         return Err(SocketError::NotASocket { path: shown.to_owned() });
     }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(SocketError::InUse { path: shown.to_owned() }),
-        // Nobody listens: left behind. Anything else (no permission, a full backlog) is somebody's socket.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Err(source) => Err(SocketError::Io { path: shown.to_owned(), source }),
+    match knock(path) {
+        // A full backlog is somebody's who is stuck. To wait for it would be to be stuck as well.
+        Ok(()) | Err(Errno::AGAIN) => Err(SocketError::InUse { path: shown.to_owned() }),
+        // Nobody listens: left behind. Anything else (no permission) is somebody's socket.
+        Err(Errno::CONNREFUSED) => Ok(()),
+        Err(error) => Err(SocketError::Io { path: shown.to_owned(), source: error.into() }),
     }
+}
+
+/// Connects, if that can be done at once.
+fn knock(path: &Path) -> rustix::io::Result<()> {
+    let socket =
+        net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 /// Connections that wait to be taken: commands of operators, as many as std allows by itself.
@@ -131,6 +142,33 @@ mod tests {
         let live = Socket::bind(&path).unwrap();
         assert!(matches!(Socket::bind(&path), Err(SocketError::InUse { .. })));
         drop(live);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_answers_nobody_keeps_nobody_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let stuck = UnixSocket::new_stream().unwrap();
+        stuck.bind(&path).unwrap();
+        let _listener = stuck.listen(1).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(one) = tokio::net::UnixStream::connect(&path).await {
+            waiting.push(one);
+        }
+        let (done, ended) = std::sync::mpsc::channel();
+        let second = path.clone();
+        std::thread::spawn(move || done.send(make_way(&second, "control.sock")));
+        let said = ended.recv_timeout(std::time::Duration::from_secs(10)).expect("it waits for the other one");
+        assert!(matches!(said, Err(SocketError::InUse { .. })), "{said:?}");
+    }
+
+    #[tokio::test]
+    async fn what_another_process_of_our_number_is_at_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = dir.path().join(format!(".tg-{}", std::process::id()));
+        std::fs::write(&theirs, "").unwrap();
+        let _socket = Socket::bind(&dir.path().join("control.sock")).unwrap();
+        assert!(theirs.exists());
     }
 
     #[tokio::test]
