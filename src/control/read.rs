@@ -58,21 +58,70 @@ fn forward<S: Sink>(reader: &mut dyn EventReader, count: u64, whole: bool, sink:
     Ok(())
 }
 
-/// The log reads forward only: the newest are what is left in a ring when the end is reached.
+/// The log reads forward only: the newest are what is left when the end is reached.
 fn newest<S: Sink>(
     reader: &mut dyn EventReader,
     count: usize,
     whole: bool,
     sink: &mut S,
 ) -> Result<(), Ended<S::Stop>> {
-    let mut ring = VecDeque::new();
+    let mut ring = Ring::new(count, NEWEST_BYTES_MAX);
     while let Some(event) = reader.next()? {
-        if ring.len() == count {
-            ring.pop_front();
-        }
-        ring.push_back(line(&event, whole));
+        ring.push(line(&event, whole));
     }
-    ring.into_iter().try_for_each(|line| sink.take(line)).map_err(Ended::Stopped)
+    ring.give(sink)
+}
+
+/// Bytes of the newest that are gathered: more is for `first`, `all` or a beginning in time, which gather nothing. Each of
+/// the control socket's readers may have as many, and the accept path needs the memory.
+const NEWEST_BYTES_MAX: usize = 16 << 20;
+
+/// The last lines that came, in bounds.
+struct Ring {
+    lines: VecDeque<EventLine>,
+    count: usize,
+    bytes: usize,
+    bytes_max: usize,
+    /// How many came since one had to go for its bytes; `None` if none had to.
+    since_cut: Option<usize>,
+}
+
+impl Ring {
+    fn new(count: usize, bytes_max: usize) -> Self {
+        Self { lines: VecDeque::new(), count, bytes: 0, bytes_max, since_cut: None }
+    }
+
+    fn push(&mut self, line: EventLine) {
+        self.bytes += line.bytes();
+        self.lines.push_back(line);
+        self.since_cut = self.since_cut.map(|since| since.saturating_add(1));
+        while self.lines.len() > self.count {
+            self.pop();
+        }
+        // The newest one always stays: one line is bounded by itself.
+        while self.bytes > self.bytes_max && self.lines.len() > 1 {
+            self.pop();
+            self.since_cut = Some(self.lines.len());
+        }
+    }
+
+    fn pop(&mut self) {
+        self.bytes -= self.lines.pop_front().map_or(0, |line| line.bytes());
+    }
+
+    /// Gives what is left; where that is less than was asked for, it says so.
+    fn give<S: Sink>(self, sink: &mut S) -> Result<(), Ended<S::Stop>> {
+        let (count, left) = (self.count, self.lines.len());
+        let is_cut = self.since_cut.is_some_and(|since| since < count);
+        self.lines.into_iter().try_for_each(|line| sink.take(line)).map_err(Ended::Stopped)?;
+        if is_cut {
+            let mib = self.bytes_max >> 20;
+            return Err(Ended::Unreadable(format!(
+                "the newest {count} are more than the {mib} MiB that are gathered: these are the newest {left}"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// Why there is nothing to say about held deliveries.
@@ -92,14 +141,11 @@ pub(crate) fn held<S: Sink>(store: Option<&HoldingStore>, query: &Query, sink: &
         Which::All => usize::MAX,
         Which::First(count) => usize::try_from(count).unwrap_or(usize::MAX),
         Which::Newest(count) => {
-            let mut ring = VecDeque::new();
+            let mut ring = Ring::new(count as usize, NEWEST_BYTES_MAX);
             for held in all {
-                if ring.len() == count as usize {
-                    ring.pop_front();
-                }
-                ring.push_back(held_line(&held?, query.whole));
+                ring.push(held_line(&held?, query.whole));
             }
-            return ring.into_iter().try_for_each(|line| sink.take(line)).map_err(Ended::Stopped);
+            return ring.give(sink);
         }
         Which::Follow | Which::FollowFromNow => {
             return Err(Ended::Unreadable("held deliveries cannot be followed".to_owned()));
@@ -189,4 +235,70 @@ fn line(event: &StoredEvent, whole: bool) -> EventLine {
 
 fn headers(block: &HeaderBlock) -> Vec<(Text, Text)> {
     block.iter().map(|(name, value)| (Text::of(name), Text::of(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::{EndpointId, EventId, NodeId, Slot, TenantId};
+
+    impl Sink for Vec<EventLine> {
+        type Stop = ();
+
+        fn take(&mut self, line: EventLine) -> Result<(), ()> {
+            self.push(line);
+            Ok(())
+        }
+
+        fn caught_up(&mut self) -> Result<(), ()> {
+            Ok(())
+        }
+    }
+
+    fn event_line(nth: u64, body_bytes: usize) -> EventLine {
+        let id = EventId::new(nth, Slot::of("wh_1"), NodeId(1), [0; 6]);
+        EventLine {
+            id,
+            execution_id: id.execution(),
+            tenant: TenantId::parse("acme").unwrap(),
+            endpoint: EndpointId::parse("wh_1").unwrap(),
+            received_at: String::new(),
+            place: None,
+            held: None,
+            method: "POST".to_owned(),
+            target: Text::of(b"/"),
+            peer: String::new(),
+            scheme: String::new(),
+            secret: None,
+            delivery_id: None,
+            signed_at: None,
+            public_url: String::new(),
+            headers: None,
+            body_bytes: 0,
+            body: Some("x".repeat(body_bytes)),
+        }
+    }
+
+    /// What is given of bodies of these sizes: theirs, and whether that is all that was asked for.
+    fn newest_of(count: usize, sizes: &[usize]) -> (Vec<usize>, bool) {
+        let mut ring = Ring::new(count, 100_000);
+        for (nth, size) in (0..).zip(sizes) {
+            ring.push(event_line(nth, *size));
+            assert!(ring.lines.len() <= count && (ring.bytes <= 100_000 || ring.lines.len() == 1));
+        }
+        let mut given = Vec::new();
+        let all = ring.give(&mut given).is_ok();
+        (given.iter().map(|line| line.body.as_ref().unwrap().len()).collect(), all)
+    }
+
+    #[test]
+    fn the_newest_are_gathered_in_bounds_of_number_and_bytes() {
+        assert_eq!(newest_of(2, &[]), (vec![], true));
+        assert_eq!(newest_of(2, &[1, 2, 3]), (vec![2, 3], true));
+        assert_eq!(newest_of(3, &[60_000, 2, 60_000]), (vec![2, 60_000], false));
+        assert_eq!(newest_of(9, &[1, 200_000]), (vec![200_000], false), "one is given whatever its size");
+        assert_eq!(newest_of(2, &[60_000, 60_000, 3, 4]), (vec![3, 4], true), "what had to go was not asked for");
+        assert_eq!(newest_of(3, &[60_000, 60_000, 3, 4]), (vec![60_000, 3, 4], true));
+        assert_eq!(newest_of(4, &[60_000, 60_000, 3, 4]), (vec![60_000, 3, 4], false));
+    }
 }

@@ -5,7 +5,8 @@
 use data_encoding::BASE64;
 use domain::text::Untrusted;
 use domain::{EndpointId, EventId, ExecutionId, TenantId};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub(crate) use super::stat::{LaneStat, LogStat, Stat};
 
@@ -23,6 +24,11 @@ impl Text {
             Ok(text) => Self::Plain(text.to_owned()),
             Err(_) => Self::Raw { base64: BASE64.encode(bytes) },
         }
+    }
+
+    fn as_written(&self) -> &str {
+        let (Self::Plain(text) | Self::Raw { base64: text }) = self;
+        text
     }
 
     /// The bytes again. A base64 that is none came from no server of ours and reads as nothing.
@@ -82,6 +88,19 @@ pub(crate) struct EventLine {
 }
 
 impl EventLine {
+    /// What it takes in memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let headers = self
+            .headers
+            .iter()
+            .flatten()
+            .map(|(name, value)| size_of::<(Text, Text)>() + name.as_written().len() + value.as_written().len());
+        let body = self.body.as_ref().map_or(0, String::len);
+        let delivery = self.delivery_id.as_ref().map_or(0, |id| id.value.as_written().len());
+        let texts = self.target.as_written().len() + self.public_url.len() + delivery;
+        size_of::<Self>() + headers.sum::<usize>() + body + texts
+    }
+
     /// The body's bytes, where the line has them.
     pub(crate) fn body(&self) -> Option<Vec<u8>> {
         self.body.as_ref().and_then(|body| BASE64.decode(body.as_bytes()).ok())
@@ -143,6 +162,15 @@ pub(crate) struct Query {
     pub(crate) whole: bool,
 }
 
+/// Most of the newest that are asked for at a time: they are gathered in memory, and nobody reads more of them at once.
+pub(crate) const NEWEST_MAX: u32 = 10_000;
+
+fn few<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let count = u32::deserialize(from)?;
+    let told = || D::Error::custom(format!("{count} of the newest are more than {NEWEST_MAX}"));
+    if count <= NEWEST_MAX { Ok(count) } else { Err(told()) }
+}
+
 /// Which of those that fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -151,8 +179,8 @@ pub(crate) enum Which {
     All,
     /// The first so many.
     First(u64),
-    /// The last so many, oldest of them first.
-    Newest(u32),
+    /// The last so many, oldest of them first: at most [`NEWEST_MAX`].
+    Newest(#[serde(deserialize_with = "few")] u32),
     /// All, and what is committed from then on, until the asker goes away.
     Follow,
     /// Only what is committed from now on, until the asker goes away.
@@ -259,6 +287,15 @@ mod tests {
             assert_eq!(serde_json::from_str::<Text>(&json).unwrap().bytes(), bytes, "{json}");
         }
         assert_eq!(serde_json::to_string(&Text::of(b"\xff")).unwrap(), r#"{"base64":"/w=="}"#);
+    }
+
+    #[test]
+    fn no_more_of_the_newest_are_asked_for_than_are_gathered() {
+        let asked = |count: u64| serde_json::from_str::<Which>(&format!(r#"{{"newest":{count}}}"#));
+        assert_eq!(asked(10_000).unwrap(), Which::Newest(10_000));
+        for many in [10_001, u64::from(u32::MAX), u64::MAX] {
+            assert!(asked(many).is_err(), "{many}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use domain::id::{EndpointId, TenantId};
 
 use super::{Form, Place};
 use crate::cli::when::{self, When};
+use crate::control::wire::NEWEST_MAX;
 
 /// Whose events, and where they are.
 #[derive(Debug, Args)]
@@ -70,7 +71,7 @@ pub(crate) struct EventsList {
     #[command(flatten)]
     pub(crate) span: Span,
     /// At most this many, the newest
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(NEWEST_MAX)))]
     pub(crate) limit: u32,
     /// Deliveries that did not verify and are held, instead of events
     #[arg(long)]
