@@ -15,6 +15,7 @@ mod upkeep;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use config::{Appliance, Environment, Fault, ProcessEnvironment, TenantFiles, has_errors};
@@ -67,7 +68,11 @@ impl RunError {
     }
 }
 
+/// How long the last lines may take to be read. A reader that is alive takes milliseconds.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
 /// Runs the roles that the file enables, until a signal ends them.
+#[expect(clippy::exit, reason = "where nobody reads our output, returning would end in a write that waits for ever")]
 pub(crate) fn run(path: &Path) -> Result<(), RunError> {
     let clock = SystemClock::shared();
     let environment: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
@@ -86,8 +91,10 @@ pub(crate) fn run(path: &Path) -> Result<(), RunError> {
         Err(error) => tracing::error!("stopped: {error}"),
     }
     sink.close();
-    // Its only way to fail is a panic, and then there is nobody left to tell.
-    drop(writer.join());
+    if !writer.ends_within(LAST_LINES) {
+        // Nobody reads our output any more: whatever else would be said there could wait for ever too.
+        std::process::exit(if ended.is_ok() { 0 } else { 3 });
+    }
     ended
 }
 
@@ -98,7 +105,7 @@ fn serve(
     clock: &Arc<dyn Clock>,
     sink: &Sink,
 ) -> Result<(), RunError> {
-    upkeep::raise_file_limit(appliance.gateway.listener.connections_max);
+    let connections_max = upkeep::room_for_connections(appliance.gateway.listener.connections_max);
 
     // First whether there is another one already: a start by mistake ends at an address that is taken, before it touches a
     // log that somebody writes. Nobody is served yet; who connects waits until the log is open.
@@ -152,7 +159,7 @@ fn serve(
     let gateway = Arc::new(gateway.map_err(|fault| RunError::Randomness(fault.to_string()))?);
 
     let handler: Arc<dyn listen::Handler> = Arc::<Gateway>::clone(&gateway);
-    let settings = appliance.gateway.listener.clone();
+    let settings = config::Listener { connections_max, ..appliance.gateway.listener.clone() };
     let service = listen::Service::new("gateway", settings, bound, handler, listener_metrics)
         .with_threads(appliance.gateway.threads);
     let addresses = service.addresses();

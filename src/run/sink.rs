@@ -7,8 +7,7 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 /// About 20,000 lines: half a second of the fastest flood that a small machine can accept.
@@ -36,11 +35,15 @@ pub(crate) struct Sink {
 
 impl Sink {
     /// Starts the thread that writes to `out`. It ends after `close`.
-    pub(crate) fn start(mut out: impl Write + Send + 'static) -> io::Result<(Self, JoinHandle<()>)> {
+    pub(crate) fn start(mut out: impl Write + Send + 'static) -> io::Result<(Self, Writer)> {
         let sink = Self::default();
         let shared = Arc::clone(&sink.shared);
-        let thread = std::thread::Builder::new().name("log-writer".into()).spawn(move || shared.write_out(&mut out))?;
-        Ok((sink, thread))
+        let (ends, ended) = mpsc::channel();
+        std::thread::Builder::new().name("lines-writer".into()).spawn(move || {
+            let _ends: mpsc::Sender<()> = ends;
+            shared.write_out(&mut out);
+        })?;
+        Ok((sink, Writer { ended }))
     }
 
     /// Adds whole lines, each with its line feed.
@@ -67,6 +70,19 @@ impl Sink {
     pub(crate) fn close(&self) {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.shared.filled.notify_all();
+    }
+}
+
+/// The thread that writes.
+pub(crate) struct Writer {
+    /// Hears nothing but the other end going away.
+    ended: mpsc::Receiver<()>,
+}
+
+impl Writer {
+    /// Has it written everything, or failed to? Not if the reader of the log is stuck.
+    pub(crate) fn ends_within(&self, limit: Duration) -> bool {
+        self.ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 }
 
@@ -118,7 +134,6 @@ impl Write for Sink {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::sync::mpsc;
 
     /// Writes by what a test wants done with the bytes.
     struct Out<F>(F);
@@ -138,10 +153,10 @@ pub(crate) mod tests {
     pub(crate) fn written(log: impl FnOnce(&Sink)) -> String {
         let (sender, receiver) = mpsc::channel();
         let out = Out(move |bytes: &[u8]| sender.send(bytes.to_vec()).map_err(io::Error::other));
-        let (sink, thread) = Sink::start(out).unwrap();
+        let (sink, writer) = Sink::start(out).unwrap();
         log(&sink);
         sink.close();
-        thread.join().unwrap();
+        assert!(writer.ends_within(Duration::from_mins(1)));
         assert_eq!(sink.dropped(), 0);
         String::from_utf8(receiver.iter().flatten().collect()).unwrap()
     }
@@ -161,27 +176,28 @@ pub(crate) mod tests {
     #[test]
     fn a_write_that_fails_counts_every_line_of_its_batch() {
         let broken = Out(|_: &[u8]| Err(io::ErrorKind::BrokenPipe.into()));
-        let (sink, thread) = Sink::start(broken).unwrap();
+        let (sink, writer) = Sink::start(broken).unwrap();
         for _ in 0..10 {
             sink.push(b"one\ntwo\n");
         }
         sink.close();
-        thread.join().unwrap();
+        assert!(writer.ends_within(Duration::from_mins(1)));
         assert_eq!(sink.dropped(), 20);
     }
 
     #[test]
     fn a_stuck_reader_costs_lines_and_not_time() {
         let (release, stuck) = mpsc::channel::<()>();
-        let (sink, thread) = Sink::start(Out(move |_: &[u8]| stuck.recv().map_err(io::Error::other))).unwrap();
+        let (sink, writer) = Sink::start(Out(move |_: &[u8]| stuck.recv().map_err(io::Error::other))).unwrap();
         let mut line = vec![b'x'; 64 * 1024];
         line.push(b'\n');
         for _ in 0..1_000 {
             sink.push(&line);
         }
         assert!(sink.dropped() > 0);
-        drop(release);
         sink.close();
-        thread.join().unwrap();
+        assert!(!writer.ends_within(Duration::from_millis(50)), "nor the end of the process");
+        drop(release);
+        assert!(writer.ends_within(Duration::from_mins(1)));
     }
 }

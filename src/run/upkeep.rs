@@ -54,23 +54,34 @@ pub(super) async fn trim(log: Arc<dyn EventLog>, holding: Option<Arc<HoldingStor
     }
 }
 
-/// Opens as many files as the system lets this process: a connection is one.
-pub(super) fn raise_file_limit(connections_max: u32) {
+/// Files that are not connections: segments, configuration, listeners, the control socket, connections that are being
+/// turned away, and some air.
+const OTHER_FILES: u64 = 512;
+
+/// Opens as many files as the system lets this process: a connection is one. Says how many connections that is room for,
+/// at most `wanted`: whoever opens connections and says nothing must not take the files that the log needs.
+pub(super) fn room_for_connections(wanted: u32) -> u32 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    /// Segments, listeners, the control socket, and some air.
-    const OTHERS: u64 = 512;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = u64::from(connections_max) + OTHERS;
-    let Some(have) = current.filter(|have| *have < wanted) else { return };
-    let raised = maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    let files = u64::from(wanted) + OTHER_FILES;
+    let Some(have) = current.filter(|have| *have < files) else { return wanted };
+    let raised = maximum.map_or(files, |maximum| files.min(maximum));
     let set = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum });
-    if set.is_err() || raised < wanted {
+    let open_files = if set.is_ok() { raised } else { have };
+    let connections = connections_among(open_files).min(wanted);
+    if connections < wanted {
         tracing::warn!(
-            open_files = if set.is_ok() { raised } else { have },
-            wanted,
-            "fewer files may be open than gateway.listener.connections_max needs; raise LimitNOFILE or lower that key"
+            open_files,
+            connections,
+            "so few files may be open that gateway.listener.connections_max is lowered; raise LimitNOFILE or lower that key"
         );
     }
+    connections
+}
+
+fn connections_among(files: u64) -> u32 {
+    let connections = files.saturating_sub(OTHER_FILES).max(files / 4).max(1);
+    u32::try_from(connections).unwrap_or(u32::MAX)
 }
 
 /// Gauges of parts that are read at each scrape.
@@ -175,5 +186,17 @@ async fn hung_up(hangup: &mut Option<Signal>) {
             let _more = hangup.recv().await;
         }
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_keeps_files_however_few_there_are() {
+        for (files, connections) in [(100_000, 99_488), (1024, 512), (600, 150), (300, 75), (4, 1), (0, 1)] {
+            assert_eq!(connections_among(files), connections, "{files}");
+        }
     }
 }
