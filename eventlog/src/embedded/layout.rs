@@ -35,7 +35,13 @@ pub(crate) fn lanes(root: &Path, classes: &[&str], shards: u16) -> io::Result<Ve
         let newest = of_class.last_key_value().map(|(generation, found)| (*generation, found.shards));
         let current = match newest {
             Some((generation, found)) if found == shards => generation,
-            Some((generation, _)) => generation + 1,
+            Some((generation, _)) => generation.checked_add(1).ok_or_else(|| {
+                let fault = format!(
+                    "{class} has a generation {generation}, and none comes after it: no appliance makes it; move its \
+                     directory away"
+                );
+                io::Error::new(io::ErrorKind::InvalidData, fault)
+            })?,
             None => 1,
         };
         let wanted = of_class.entry(current).or_insert_with(|| Generation { shards, found: Vec::new() });
@@ -172,6 +178,15 @@ mod tests {
         assert!(names(&lanes(root.path(), &[], 1).unwrap()).is_empty());
         fs::create_dir_all(root.path().join("events/default/1-of-4/0")).unwrap();
         assert!(lanes(root.path(), &[], 1).is_err());
+    }
+
+    #[test]
+    fn there_is_no_generation_behind_the_last_one() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("events/default/4294967295-of-1/0")).unwrap();
+        assert_eq!(lanes(root.path(), &["default"], 1).unwrap().len(), 1, "as long as it fits");
+        let fault = lanes(root.path(), &["default"], 2).unwrap_err().to_string();
+        assert!(fault.contains("4294967295") && fault.contains("move"), "{fault}");
     }
 
     #[test]

@@ -114,7 +114,8 @@ impl Case<'_> {
 
     /// Compares the end of what is before with what the segment's first batch names. False if they do not meet.
     fn link(&self, epoch: &mut Epoch, carry: Option<Hash>, looked: &Looked) -> bool {
-        let before = epoch.segments.last().filter(|before| before.id.sequence + 1 == looked.id.sequence);
+        let before =
+            epoch.segments.last().filter(|before| before.id.sequence.checked_add(1) == Some(looked.id.sequence));
         let before = before.map(|before| (before.id, before.scanned));
         let worth_a_read = before.is_some_and(|(_, scanned)| scanned);
         let named = match looked.first_previous {

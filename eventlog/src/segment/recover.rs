@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use domain::Clock;
 
@@ -45,6 +45,11 @@ pub enum OpenError {
     LaterVersion(SegmentId),
     #[error("the disk does not take direct I/O, and nothing else is allowed")]
     DirectRefused,
+    #[error(
+        "no epoch is left: the file {file} claims one that no log gets to. Nothing was changed; if no appliance wrote it, \
+         move it away, else begin a new log in another directory"
+    )]
+    NoEpochLeft { file: String },
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
 }
@@ -102,9 +107,13 @@ impl Listing {
         self.segments.keys().map(|id| id.epoch).chain(self.locks.iter().copied()).collect()
     }
 
-    fn max_epoch(&self) -> u64 {
-        let unfinished = self.unfinished.iter().map(|id| id.epoch);
-        self.epochs().into_iter().chain(unfinished).max().unwrap_or(0)
+    /// The highest epoch that a file claims, and that file.
+    fn max_epoch(&self) -> Option<(u64, PathBuf)> {
+        let nowhere = Path::new("");
+        let lock = self.locks.last().map(|epoch| (*epoch, lock_path(nowhere, *epoch)));
+        let segment = self.segments.last_key_value().map(|(id, _)| (id.epoch, segment_path(nowhere, *id)));
+        let unfinished = self.unfinished.last().map(|id| (id.epoch, names::unfinished_path(nowhere, *id)));
+        [lock, segment, unfinished].into_iter().flatten().max_by_key(|(epoch, _)| *epoch)
     }
 }
 
@@ -149,20 +158,29 @@ pub(crate) fn header_log_id(storage: &dyn Storage, directory: &Path) -> io::Resu
 /// has no room left. Another name belongs to another piece. Of a hundred pieces some are always half empty.
 const NAMES_ON_FULL_DISK: usize = 32;
 
+/// The last epoch that is taken. A log that starts a thousand times a second gets there in 292 million years, so a file
+/// that claims a later one is none of ours: most likely its name is all ones. It is refused at once, and not when the
+/// numbers run out, since by then segments would lie behind it.
+const EPOCH_MAX: u64 = u64::MAX >> 1;
+
 /// Takes an epoch that nobody had before. Locked from the moment that others can see it.
-pub(crate) fn take_epoch(storage: &dyn Storage, directory: &Path) -> io::Result<(u64, Box<dyn Lock>)> {
-    let mut epoch = Listing::read(storage, directory)?.max_epoch();
+pub(crate) fn take_epoch(storage: &dyn Storage, directory: &Path) -> Result<(u64, Box<dyn Lock>), OpenError> {
+    let taking = || OpenError::io("taking an epoch");
+    let claimed = Listing::read(storage, directory).map_err(taking())?.max_epoch();
+    let mut epoch = claimed.as_ref().map_or(0, |(epoch, _)| *epoch);
     let mut without_room = 0;
     loop {
-        epoch += 1;
+        epoch = epoch.checked_add(1).filter(|epoch| *epoch <= EPOCH_MAX).ok_or_else(|| OpenError::NoEpochLeft {
+            file: claimed.as_ref().map(|(_, file)| directory.join(file).display().to_string()).unwrap_or_default(),
+        })?;
         match storage.lock_new(&lock_path(directory, epoch)) {
             Ok(Some(lock)) => {
-                storage.sync_directory(directory)?;
+                storage.sync_directory(directory).map_err(taking())?;
                 return Ok((epoch, lock));
             }
             Ok(None) => {}
             Err(error) if is_full(&error) && without_room < NAMES_ON_FULL_DISK => without_room += 1,
-            Err(error) => return Err(error),
+            Err(error) => return Err(taking()(error)),
         }
     }
 }

@@ -42,9 +42,10 @@ pub(crate) fn settle(shared: &Shared, epoch: u64) -> io::Result<bool> {
     let trimmed = shared.catalog().trimmed;
     let judged = opening.epoch(epoch, false, trimmed, &listing.segments).map_err(|error| match error {
         OpenError::Io { source, .. } => source,
-        OpenError::LaterVersion(_) | OpenError::Options(_) | OpenError::DirectRefused => {
-            io::Error::other(error.to_string())
-        }
+        OpenError::LaterVersion(_)
+        | OpenError::Options(_)
+        | OpenError::DirectRefused
+        | OpenError::NoEpochLeft { .. } => io::Error::other(error.to_string()),
     })?;
     enter(&mut shared.catalog(), epoch, false, &judged);
     locked(&shared.foreign).remove(&epoch);

@@ -9,7 +9,7 @@ use super::rig::*;
 use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage, Storage};
 use crate::segment::view::View;
 use crate::segment::{
-    AppendError, Entry, Journal, Payload, Position, ReadError, RecordView, Rejected, SegmentId, SegmentInfo,
+    AppendError, Entry, Journal, OpenError, Payload, Position, ReadError, RecordView, Rejected, SegmentId, SegmentInfo,
     SegmentObserver, SideFile, SyncMode,
 };
 
@@ -328,4 +328,29 @@ fn what_was_shown_to_whoever_only_looks_is_durable() {
         shown.push(seen);
     }
     assert!(shown.contains(&2), "{shown:?}");
+}
+
+#[test]
+fn no_file_makes_the_epochs_begin_again() {
+    for name in [
+        "ffffffffffffffff.lock",
+        "fffffffffffffffe.lock",
+        "7fffffffffffffff.lock",
+        "ffffffffffffffff-00000000.seg",
+        "ffffffffffffffff-ffffffff.new",
+    ] {
+        let memory = MemoryStorage::new();
+        let (journal, _) = open(&memory);
+        append(&journal, "kept");
+        journal.close();
+        memory.put(&directory().join(name), b"").unwrap();
+        let before = memory.files();
+        let refused = Journal::open(options(Arc::new(memory.clone()))).map(drop).unwrap_err();
+        let said = refused.to_string();
+        assert!(matches!(refused, OpenError::NoEpochLeft { .. }) && said.contains(name), "{name}: {said}");
+        assert_eq!(memory.files(), before, "{name}: something was changed");
+        memory.remove(&directory().join(name)).unwrap();
+        let (journal, recovery) = open(&memory);
+        assert_eq!((recovery.epoch, payloads(&read_all(&journal))), (2, vec![b"kept".to_vec()]));
+    }
 }
