@@ -56,8 +56,9 @@ pub struct Cursor {
     batch: Option<Batch>,
     /// Where the last error said that there is damage, until it is skipped.
     met: Option<Met>,
-    /// The last damage that was skipped: what has no bytes of its own is met only once.
-    passed: Option<Damage>,
+    /// Damage that was skipped since the segment was entered: what has no bytes of its own is met only once. There are
+    /// few kinds of that, each once a segment; the others are forgotten on the way.
+    passed: Vec<Damage>,
     /// The batch at the position was found by following the log, so that its not being one is damage.
     trusted: bool,
 }
@@ -114,7 +115,7 @@ impl Cursor {
             open: None,
             batch: None,
             met: None,
-            passed: None,
+            passed: Vec::new(),
             trusted: from == Position::START,
         };
         cursor.admit(from)?;
@@ -123,7 +124,7 @@ impl Cursor {
 
     pub(crate) fn of_segment(shared: Arc<Shared>, id: SegmentId) -> Self {
         let at = Position::at(id, HEADER_BLOCK, 0);
-        Self { shared, at, only: Some(id), open: None, batch: None, met: None, passed: None, trusted: true }
+        Self { shared, at, only: Some(id), open: None, batch: None, met: None, passed: Vec::new(), trusted: true }
     }
 
     /// Is this a place that can have been given out?
@@ -163,7 +164,7 @@ impl Cursor {
                         self.at = record.position.after();
                         return Ok(Some(record));
                     }
-                    Some(Err(())) => return Err(self.record_damage()),
+                    Some(Err(())) => self.record_damage()?,
                     None => {
                         self.at = Position::at(batch.identity.segment, batch.end(), 0);
                         self.batch = None;
@@ -179,7 +180,11 @@ impl Cursor {
     /// Goes on behind the damage that the last error named. True if there was some.
     pub fn skip_damage(&mut self) -> bool {
         let Some(met) = self.met.take() else { return false };
-        self.passed = Some(met.damage);
+        if met.resume != self.at {
+            // Behind it, and behind all that was skipped at this place.
+            self.passed.clear();
+        }
+        self.passed.push(met.damage);
         if self.batch.as_ref().is_none_or(|batch| {
             (batch.identity.segment, batch.offset) != (met.resume.segment(), met.resume.file_offset())
         }) {
@@ -200,9 +205,15 @@ impl Cursor {
     }
 
     /// A record of the batch at hand does not read. If the one behind it does, only this one is lost.
-    fn record_damage(&mut self) -> ReadError {
-        let Some(batch) = &self.batch else { return ReadError::NoSuchPosition(self.at) };
+    /// Of a segment that went away meanwhile nothing is damaged: its file is another segment's by now.
+    fn record_damage(&mut self) -> Result<(), ReadError> {
+        let Some(batch) = &self.batch else { return Err(ReadError::NoSuchPosition(self.at)) };
         let id = batch.identity.segment;
+        if self.shared.limit(id).is_none() || trim::trimmed_elsewhere(&self.shared, id) {
+            self.open = None;
+            self.batch = None;
+            return self.not_trimmed(self.at);
+        }
         let at = batch.done as u64;
         let behind = batch.records().length().filter(|next| {
             batch.index + 1 < batch.raw.header.records
@@ -214,7 +225,7 @@ impl Cursor {
         };
         let damage = Damage { segment: id, offset: batch.offset + at, end, kind: DamageKind::Batch };
         self.shared.alarm(damage);
-        self.meet(damage, resume)
+        Err(self.meet(damage, resume))
     }
 
     /// Makes the batch at the position the one at hand, going on to the next segment where one ends. False at the end
@@ -243,7 +254,7 @@ impl Cursor {
             if offset > limit.end && self.only.is_none() {
                 return Err(ReadError::NoSuchPosition(self.at));
             }
-            let behind = self.shared.catalog().damage_behind(id).filter(|damage| self.passed != Some(*damage));
+            let behind = self.shared.catalog().damage_behind(id).filter(|damage| !self.passed.contains(damage));
             if let Some(damage) = behind {
                 return Err(self.meet(damage, self.at));
             }
@@ -267,18 +278,19 @@ impl Cursor {
             let catalog = self.shared.catalog();
             (catalog.next_after(id), catalog.missing_after(id))
         };
-        if let Some(damage) = missing.filter(|damage| self.passed != Some(*damage)) {
+        if let Some(damage) = missing.filter(|damage| !self.passed.contains(damage)) {
             return Err(self.meet(damage, self.at));
         }
         let Some(next) = next else { return Ok(false) };
         self.at = Position::at(next, HEADER_BLOCK, 0);
         self.trusted = true;
+        self.passed.clear();
         Ok(true)
     }
 
     fn load_batch(&mut self, id: SegmentId, offset: u64, limit: Limit) -> Result<(), ReadError> {
         let hidden = self.shared.catalog().hidden_damage_at(id, offset);
-        if let Some(damage) = hidden.filter(|damage| self.passed != Some(*damage)) {
+        if let Some(damage) = hidden.filter(|damage| !self.passed.contains(damage)) {
             let resume = Position::at(id, damage.end.min(limit.end), 0);
             return Err(self.meet(damage, resume));
         }

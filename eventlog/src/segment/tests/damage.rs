@@ -202,6 +202,43 @@ fn a_missing_segment_is_named() {
 }
 
 #[test]
+fn two_things_that_are_wrong_at_one_place_are_met_once_each() {
+    let (memory, records) = history();
+    // The first segment was cut short, and the one behind it is not there.
+    memory.tamper(&directory().join("0000000000000001-00000000.seg"), |bytes| bytes.truncate(20_480));
+    memory.remove(&directory().join("0000000000000001-00000001.seg")).unwrap();
+    let (journal, recovery) = open(&memory);
+    let kinds: Vec<_> = recovery.damage.iter().map(|damage| damage.kind).collect();
+    assert_eq!(kinds, [DamageKind::Truncated, DamageKind::Missing]);
+    let (there, skipped) = salvage(&journal);
+    assert_eq!(skipped, recovery.damage);
+    assert_eq!(there.last(), records.last());
+}
+
+#[test]
+fn a_segment_that_was_trimmed_under_a_reader_is_not_damaged() {
+    let memory = MemoryStorage::new();
+    let (journal, _) = open(&memory);
+    append_together(&journal, (0..3_u8).map(|n| vec![n; 50]));
+    while journal.durable().segment().sequence == 0 {
+        append(&journal, [9; 4000]);
+    }
+    let path = directory().join("0000000000000001-00000000.seg");
+    memory.tamper(&path, |bytes| {
+        let at = bytes.windows(50).position(|window| window == [1; 50]).unwrap();
+        bytes[at] ^= 1;
+    });
+    let mut cursor = journal.read(Position::START).unwrap();
+    assert!(cursor.next_record().unwrap().is_some());
+    // What it reads from here on is what the next segment has written into the same file.
+    until("it is sealed", || journal.segments()[0].state == SegmentState::Sealed);
+    assert_eq!(journal.trim_before(journal.durable()).unwrap().segments, 1);
+    let error = cursor.next_record().unwrap_err();
+    assert!(matches!(error, ReadError::Trimmed { .. }), "{error}");
+    assert_eq!(journal.damage(), []);
+}
+
+#[test]
 fn a_segment_under_another_name_is_no_segment_of_that_name() {
     let (memory, records) = history();
     let [one, two] = ["1", "2"].map(|n| directory().join(format!("0000000000000001-0000000{n}.seg")));
