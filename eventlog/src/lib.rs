@@ -32,7 +32,7 @@ pub use headers::HeaderBlock;
 pub use holding::HoldingStore;
 pub use log::{Append, Appended, ConsumerGroups, EventLog, EventReader, Filter, Scope, Start};
 pub use position::{Cursor, Position};
-pub use stat::{LaneStat, Stat, Trimmed};
+pub use stat::{DiskFault, LaneStat, Stat, Trimmed};
 
 #[cfg(any(test, feature = "test-util"))]
 pub use memory::{MemoryLog, MemoryStore};

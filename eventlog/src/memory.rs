@@ -277,7 +277,7 @@ impl EventLog for MemoryLog {
                 ..LaneStat::default()
             }
         });
-        Stat { engine: "memory", lanes: lanes.collect(), days_left: None }
+        Stat { engine: "memory", lanes: lanes.collect(), disk_free_bytes: 0, reserve_bytes: 0, days_left: None }
     }
 
     fn close(&self) -> Result<(), CloseError> {

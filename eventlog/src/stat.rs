@@ -7,9 +7,19 @@ use serde::Serialize;
 pub struct Stat {
     pub engine: &'static str,
     pub lanes: Vec<LaneStat>,
-    /// How long the disk's free space above the reserve lasts at the pace of the last hour; `None` while nothing is
-    /// appended.
+    /// Of the file system that the log is on, and how many of them are never used.
+    pub disk_free_bytes: u64,
+    pub reserve_bytes: u64,
+    /// How long the disk's free space above the reserve lasts at the pace of the last hour; 0 while the disk is full,
+    /// `None` while nothing is appended.
     pub days_left: Option<f64>,
+}
+
+/// A fault of the disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DiskFault {
+    pub unix_ms: u64,
+    pub reason: String,
 }
 
 /// One journal.
@@ -42,8 +52,10 @@ pub struct LaneStat {
     pub disk_free_bytes: u64,
     /// The disk's reserve is reached, and appends fail.
     pub full: bool,
-    /// Why nothing can be committed, if that is so.
+    /// Why nothing can be committed, if the disk fails.
     pub unavailable: Option<String>,
+    /// Why appends were refused last, since the log was opened: the disk failed, or it was full.
+    pub last_fault: Option<DiskFault>,
     /// Places that cannot be read, by segment and offset.
     pub damage: Vec<String>,
 }

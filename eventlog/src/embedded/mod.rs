@@ -28,7 +28,7 @@ use crate::index::endpoint_key;
 use crate::log::{Append, ConsumerGroups, EventLog, EventReader, Filter, Scope, Start};
 use crate::position::{Cursor, Lane as LaneName};
 use crate::segment::{self, Entry, Journal, Payload, RealStorage, Recovery, SegmentObserver, View};
-use crate::stat::{LaneStat, Stat, Trimmed};
+use crate::stat::{DiskFault, LaneStat, Stat, Trimmed};
 
 use lane::{Lane, Segments};
 use lane_index::{KIND_EVENT, LaneIndex};
@@ -223,6 +223,7 @@ impl Lane {
         let infos = match &self.segments {
             Segments::View(view) => {
                 "read-only".clone_into(&mut stat.sync);
+                stat.disk_free_bytes = view.bytes_free();
                 view.segments()
             }
             Segments::Journal(journal) => {
@@ -237,6 +238,8 @@ impl Lane {
                 stat.failures = of.failures;
                 stat.full = of.full;
                 stat.unavailable = of.unavailable.map(|reason| reason.to_string());
+                stat.last_fault =
+                    of.last_fault.map(|fault| DiskFault { unix_ms: fault.unix_ms, reason: fault.reason.to_string() });
                 stat.append_bytes_per_second = of.append_bytes_per_second;
                 stat.disk_free_bytes = of.bytes_free;
                 journal.segments()
@@ -309,9 +312,14 @@ impl EventLog for EmbeddedLog {
     fn stat(&self) -> Stat {
         let lanes: Vec<LaneStat> = self.lanes.iter().map(|lane| lane.stat()).collect();
         let rate: f64 = lanes.iter().map(|lane| lane.append_bytes_per_second).sum();
-        let free = lanes.iter().map(|lane| lane.disk_free_bytes).max().unwrap_or(0);
-        let days_left = Stat::days_left(free.saturating_sub(self.reserve_bytes), rate);
-        Stat { engine: "embedded", lanes, days_left }
+        let disk_free_bytes = lanes.iter().map(|lane| lane.disk_free_bytes).max().unwrap_or(0);
+        let reserve_bytes = self.reserve_bytes;
+        let days_left = if lanes.iter().any(|lane| lane.active && lane.full) {
+            Some(0.0)
+        } else {
+            Stat::days_left(disk_free_bytes.saturating_sub(reserve_bytes), rate)
+        };
+        Stat { engine: "embedded", lanes, disk_free_bytes, reserve_bytes, days_left }
     }
 
     fn close(&self) -> Result<(), CloseError> {

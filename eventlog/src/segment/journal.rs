@@ -102,7 +102,8 @@ impl Journal {
             sync: options.sync,
             read_only: false,
         };
-        let queue = Queue::new(Load { records: options.queue_records, bytes: options.queue_bytes });
+        let most = Load { records: options.queue_records, bytes: options.queue_bytes };
+        let queue = Queue::new(most, Arc::clone(&options.clock));
         let (clock, observer) = (Arc::clone(&options.clock), options.observer.clone());
         let parts =
             Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space, believed_unix_ms };
@@ -328,6 +329,7 @@ impl Journal {
     pub fn stat(&self) -> Stat {
         let shared = &self.shared;
         let (load, full, unavailable) = shared.queue.look();
+        let last_fault = shared.queue.last_fault();
         let now = shared.clock.monotonic();
         self.ask_for_space();
         let space = locked(&shared.space).space;
@@ -356,6 +358,7 @@ impl Journal {
             queued_bytes: load.bytes,
             full,
             unavailable,
+            last_fault,
             failures: counters.failures.load(Ordering::Relaxed),
             heals: counters.heals.load(Ordering::Relaxed),
             damaged: catalog.damage.iter().filter(|damage| damage.kind.loses_records()).count(),

@@ -66,7 +66,7 @@ pub use options::{Backoff, InvalidOptions, Options, SyncMode, WhenFull};
 pub use position::{ParsePositionError, Position, SegmentId};
 pub use recover::{OpenError, Recovery};
 pub use side::{SideReader, open_side};
-pub use stat::Stat;
+pub use stat::{Fault, Stat};
 pub use storage::{RealStorage, Storage};
 pub use trim::Trimmed;
 pub use verify::{Report, SegmentReport};

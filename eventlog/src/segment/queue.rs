@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use domain::Clock;
+
 use super::entry::{AppendError, Entry, Waiter};
+use super::stat::Fault;
 
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -37,6 +40,7 @@ struct State {
     closed: bool,
     full: bool,
     unavailable: Option<Arc<str>>,
+    last_fault: Option<Fault>,
     /// The writer is asked to go on in another segment if its own has records from before this.
     roll_before_unix_ms: Option<u64>,
 }
@@ -46,11 +50,12 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     wake: Condvar,
     max: Load,
+    clock: Arc<dyn Clock>,
 }
 
 impl Queue {
-    pub(crate) fn new(max: Load) -> Self {
-        Self { state: Mutex::default(), wake: Condvar::new(), max }
+    pub(crate) fn new(max: Load, clock: Arc<dyn Clock>) -> Self {
+        Self { state: Mutex::default(), wake: Condvar::new(), max, clock }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -132,8 +137,10 @@ impl Queue {
 
     /// From now on appends fail with this reason; what waits is handed out to be failed too.
     pub(crate) fn make_unavailable(&self, reason: &Arc<str>) -> VecDeque<Pending> {
+        let unix_ms = self.clock.unix_ms();
         let mut state = self.state();
         state.unavailable = Some(Arc::clone(reason));
+        state.last_fault = Some(Fault { unix_ms, reason: Arc::clone(reason) });
         std::mem::take(&mut state.waiting)
     }
 
@@ -166,7 +173,17 @@ impl Queue {
     }
 
     pub(crate) fn set_full(&self, full: bool) {
-        self.state().full = full;
+        let unix_ms = self.clock.unix_ms();
+        let mut state = self.state();
+        if full && !state.full {
+            state.last_fault = Some(Fault { unix_ms, reason: AppendError::Full.to_string().into() });
+        }
+        state.full = full;
+    }
+
+    /// Why appends were refused last: from when the door was shut, whether or not it has opened since.
+    pub(crate) fn last_fault(&self) -> Option<Fault> {
+        self.state().last_fault.clone()
     }
 
     /// No more pushes; what waits is still taken.

@@ -34,6 +34,8 @@ pub struct Stat {
     pub full: bool,
     /// Why nothing can be appended for the moment, if so.
     pub unavailable: Option<Arc<str>>,
+    /// Why appends were refused last, since the journal was opened.
+    pub last_fault: Option<Fault>,
     /// How often an error of the disk was met, and how often a fresh segment has proved it since.
     pub failures: u64,
     pub heals: u64,
@@ -41,6 +43,13 @@ pub struct Stat {
     pub damaged: usize,
     pub oldest_unix_ms: Option<u64>,
     pub newest_unix_ms: Option<u64>,
+}
+
+/// Why appends were refused, and since when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    pub unix_ms: u64,
+    pub reason: Arc<str>,
 }
 
 impl Stat {

@@ -84,7 +84,7 @@ impl View {
             sync: SyncMode::Auto,
             read_only: true,
         };
-        let queue = Queue::new(Load::default());
+        let queue = Queue::new(Load::default(), Arc::clone(&clock));
         let space = Space::default();
         let (observer, believed_unix_ms) = (None, None);
         let parts =
@@ -110,6 +110,11 @@ impl View {
     /// All segments, oldest first.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         self.shared.catalog().segments.values().copied().collect()
+    }
+
+    /// Bytes of the file system that may still be used; 0 if it does not say.
+    pub fn bytes_free(&self) -> u64 {
+        self.shared.storage.space(&self.shared.settings.directory).map_or(0, |space| space.free)
     }
 
     /// Known damage.

@@ -53,6 +53,8 @@ fn a_full_disk_refuses_and_takes_again_when_there_is_room() {
     until("there is room again", || journal.append(entry(1, 0, "again")).wait().is_ok());
     assert!(read_all(&journal).len() > before);
     assert_eq!(journal.stat().failures, 0, "a full disk is no failing disk");
+    let fault = journal.stat().last_fault.expect("it is remembered");
+    assert_eq!((fault.unix_ms, &*fault.reason), (1, "the disk is full"));
     journal.close();
     assert!(Journal::verify_in(&memory, &directory()).unwrap().is_whole());
 }
