@@ -64,6 +64,13 @@ pub trait EventReader: Send + fmt::Debug {
         false
     }
 
+    /// Goes on with the oldest event that is left, where the last error said that what was next has been trimmed, and
+    /// says whether it had. For whoever copies what there is; a consumer that came too late has lost something, and must
+    /// know.
+    fn skip_trimmed(&mut self) -> bool {
+        false
+    }
+
     /// The place behind what `next` has returned or passed over: what a consumer commits, and what
     /// [`Start::At`] takes.
     fn cursor(&self) -> Cursor;

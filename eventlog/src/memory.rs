@@ -336,6 +336,13 @@ impl EventReader for MemoryReader {
         self.step().inspect_err(|fault| self.halted = Some(fault.clone()))
     }
 
+    fn skip_trimmed(&mut self) -> bool {
+        let Some(ReadError::Trimmed { earliest, .. }) = &self.halted else { return false };
+        self.cursor.set(earliest.lane.clone(), earliest.place);
+        self.halted = None;
+        true
+    }
+
     fn cursor(&self) -> Cursor {
         self.cursor.clone()
     }

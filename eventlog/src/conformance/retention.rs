@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{EPOCH_UNIX_MS, SHORT_AGE, Subject, clock, commit, event, everything, ids, now_and_reopened, read, tenant};
+use super::{
+    EPOCH_UNIX_MS, SHORT_AGE, Subject, clock, commit, drain, event, everything, ids, now_and_reopened, read, tenant,
+};
 use crate::error::ReadError;
 use crate::event::NewEvent;
 use crate::log::{Filter, Scope, Start};
@@ -73,6 +75,10 @@ pub fn what_was_trimmed_is_named_and_not_passed_over(subject: &mut dyn Subject) 
             }
         };
         assert!(matches!(fault, Some(ReadError::Trimmed { .. })), "{fault:?}");
+        assert!(!reader.skip_damage(), "nothing is damaged");
+        assert!(reader.skip_trimmed());
+        assert_eq!(ids(&drain(&mut **reader)), ids(&everything(&*log)), "who is told to goes on with what is left");
+        assert!(!reader.skip_trimmed());
     }
     for scope in [Scope::Operator, Scope::Tenant(tenant("acme"))] {
         let refused =

@@ -126,7 +126,7 @@ impl Lane {
 
     /// Lets go of segments that were trimmed while their index was read: the trim came too early to tell the index. The
     /// place where another process's next segment would have been goes with them, when it ended without one.
-    fn forget_trimmed(&self) {
+    pub(crate) fn forget_trimmed(&self) {
         // In this order: what is known is in the catalog already, if it is anywhere.
         let known = self.index.known_segments();
         let there: BTreeSet<SegmentId> = self.segments.segments().iter().map(|info| info.id).collect();

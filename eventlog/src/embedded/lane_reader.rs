@@ -132,6 +132,17 @@ impl LaneReader {
         skipped
     }
 
+    /// What is next has been trimmed: goes on with the oldest record that is left, or with what is missing in front of it.
+    pub(super) fn begin_again(&mut self) {
+        self.at = segment::Position::START;
+        self.head = None;
+        self.cursor = None;
+        self.indexed = None;
+        self.streaming = None;
+        // Where another process trims, nobody tells the index.
+        self.lane.forget_trimmed();
+    }
+
     /// May something be added in front of what this process writes, where this reader has not been?
     pub(super) fn awaits_others(&self) -> bool {
         self.lane.refresh();

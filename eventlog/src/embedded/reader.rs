@@ -137,6 +137,13 @@ impl EventReader for EmbeddedReader {
         skipped
     }
 
+    fn skip_trimmed(&mut self) -> bool {
+        let Some(Halt { fault: ReadError::Trimmed { .. }, lane }) = &self.halted else { return false };
+        self.lanes[*lane].begin_again();
+        self.halted = None;
+        true
+    }
+
     fn cursor(&self) -> Cursor {
         let mut cursor = Cursor::default();
         for reader in &self.lanes {

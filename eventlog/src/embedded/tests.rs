@@ -928,3 +928,58 @@ fn stat_says_what_there_is() {
 }
 
 mod model;
+
+#[test]
+fn a_reader_beside_goes_on_where_the_log_begins_when_the_writer_has_trimmed() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    let short = |n| NewEvent { retention: "short".into(), ..many(n, n + 1).remove(0) };
+    let old: Vec<_> = (0..400).map(short).collect();
+    append_all(&log, &old);
+    for filter in [Filter::default(), of_endpoint("wh_1"), Filter { from_unix_ms: Some(1), ..Filter::default() }] {
+        clock.advance(SHORT_AGE + std::time::Duration::from_secs(1));
+        append_all(&log, &(1_000..1_400).map(short).collect::<Vec<_>>());
+        let beside = on_disk.read_only();
+        let mut reader = beside.reader(Scope::Operator, Start::Earliest, filter.clone()).unwrap();
+        assert!(reader.next().unwrap().is_some());
+        assert!(log.trim().unwrap().segments > 0);
+        let mut halts = 0;
+        let mut seen = Vec::new();
+        loop {
+            match reader.next() {
+                Ok(Some(event)) => seen.push(event.id),
+                Ok(None) => break,
+                Err(ReadError::Trimmed { .. }) => {
+                    halts += 1;
+                    assert!(halts < 10 && reader.skip_trimmed());
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let left: Vec<_> = {
+            let mut reader = log.reader(Scope::Operator, Start::Earliest, filter).unwrap();
+            std::iter::from_fn(|| reader.next().unwrap()).map(|event| event.id).collect()
+        };
+        assert!(halts > 0 && !left.is_empty() && seen.ends_with(&left), "{halts} {} {}", seen.len(), left.len());
+    }
+}
+
+#[test]
+fn a_log_that_starts_on_a_full_disk_says_so_in_every_figure() {
+    let on_disk = OnDisk::new(1);
+    // More than any file system has: its reserve is reached from the first moment on.
+    let settings = Settings { reserve_bytes: 1 << 60, ..on_disk.settings() };
+    let (log, _) = EmbeddedLog::open(&settings, clock()).unwrap();
+    assert!(matches!(log.append(many(0, 1).remove(0)).wait(), Err(AppendError::Full)));
+    let stat = log.stat();
+    assert_eq!((stat.days_left, stat.reserve_bytes), (Some(0.0), 1 << 60));
+    assert!(stat.disk_free_bytes > 0);
+    let lane = &stat.lanes[0];
+    assert_eq!(lane.cannot_commit(), Some("the disk is full"));
+    let fault = lane.last_fault.as_ref().unwrap();
+    assert_eq!((fault.unix_ms, fault.reason.as_str()), (EPOCH_UNIX_MS, "the disk is full"));
+    drop(log);
+    let stat = on_disk.read_only().stat();
+    assert!(stat.disk_free_bytes > 0 && stat.days_left.is_none(), "{stat:?}");
+}
