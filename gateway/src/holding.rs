@@ -24,6 +24,8 @@ use crate::scheme::{Headers, Unverified, Verified, VerifyFault};
 pub enum Judgement {
     /// It is an event now, with its original id and receive time.
     Promoted,
+    /// It verifies, and was an event already: somebody else promoted it.
+    AlreadyPromoted,
     /// It verifies; this was a dry run.
     WouldPromote,
     /// It still does not verify.
@@ -87,9 +89,9 @@ impl Gateway {
     async fn promote(&self, held: Held, endpoint: &Endpoint, verified: Verified) -> Judgement {
         let _one_at_a_time = self.promoting.lock().await;
         let id = held.delivery.id;
-        match self.find_event(Scope::Tenant(held.delivery.tenant.clone()), id).await {
+        let judgement = match self.find_event(Scope::Tenant(held.delivery.tenant.clone()), id).await {
             Err(reason) => return Judgement::Unreadable(reason),
-            Ok(true) => {}
+            Ok(true) => Judgement::AlreadyPromoted,
             Ok(false) => {
                 // It was stored as the scheme of that day allowed, which may have been the wrong one: what is a secret
                 // to the scheme that proved it must not reach the log.
@@ -107,10 +109,11 @@ impl Gateway {
                     return Judgement::NotCommitted(error);
                 }
                 self.parts.metrics.promoted();
+                Judgement::Promoted
             }
-        }
+        };
         self.resolve(id).await;
-        Judgement::Promoted
+        judgement
     }
 
     /// Says in the holding stream that the delivery is an event now. If that fails, it is judged again some day and

@@ -160,6 +160,7 @@ fn read_held(holding: &HoldingStore, ask: &Reverify, sender: &mpsc::Sender<Read>
 fn tell(judged: Judged, judgement: Judgement) -> Judged {
     let (outcome, reason) = match judgement {
         Judgement::Promoted => (JudgedOutcome::Promoted, None),
+        Judgement::AlreadyPromoted => (JudgedOutcome::AlreadyPromoted, None),
         Judgement::WouldPromote => (JudgedOutcome::WouldPromote, None),
         Judgement::Refused(fault) => (JudgedOutcome::Refused, Some(fault.to_string())),
         Judgement::NoEndpoint => (JudgedOutcome::Refused, Some("the tenant has no such endpoint now".to_owned())),

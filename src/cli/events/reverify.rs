@@ -24,13 +24,16 @@ pub(super) fn run(args: &EventsReverify, shell: &mut Shell<'_>) -> Outcome {
         return Err(source::needs_node("--log reads a directory", "reverify changes the log"));
     }
     let socket = source::socket(place.socket.as_deref(), &place.config)?;
-    let (mut good, mut bad) = (0_usize, 0_usize);
+    let (mut good, mut already, mut bad) = (0_usize, 0_usize, 0_usize);
     super::super::block_on(async {
         let mut client = Client::connect(&socket).await.map_err(|error| source::unanswered(&error))?;
         let mut lines = client.stream("/v1/reverify", &ask).await.map_err(|error| source::unanswered(&error))?;
         while let Some(judged) = lines.next::<Judged>().await.map_err(|error| source::unanswered(&error))? {
-            let promoted = matches!(judged.outcome, JudgedOutcome::Promoted | JudgedOutcome::WouldPromote);
-            *(if promoted { &mut good } else { &mut bad }) += 1;
+            *(match judged.outcome {
+                JudgedOutcome::Promoted | JudgedOutcome::WouldPromote => &mut good,
+                JudgedOutcome::AlreadyPromoted => &mut already,
+                JudgedOutcome::Refused | JudgedOutcome::Failed => &mut bad,
+            }) += 1;
             if args.form.json {
                 shell.out.json(&judged)?;
             } else {
@@ -40,13 +43,14 @@ pub(super) fn run(args: &EventsReverify, shell: &mut Shell<'_>) -> Outcome {
         }
         Ok(())
     })?;
-    let missing = args.ids.len().saturating_sub(good + bad);
+    let missing = args.ids.len().saturating_sub(good + already + bad);
     if missing > 0 {
         shell.out.remark(format_args!("{missing} of the named deliveries are not held for whom you asked"));
     }
     if !args.form.json {
         let verb = if args.dry_run { "would be promoted" } else { "promoted" };
-        shell.out.remark(format_args!("{good} {verb}, {bad} not"));
+        let others = if already > 0 { format!(", {already} by somebody else") } else { String::new() };
+        shell.out.remark(format_args!("{good} {verb}{others}, {bad} not"));
     }
     Ok(Exit::yes_if(bad + missing == 0))
 }
@@ -54,6 +58,7 @@ pub(super) fn run(args: &EventsReverify, shell: &mut Shell<'_>) -> Outcome {
 fn row(judged: &Judged) -> Vec<Cell> {
     let (tone, verdict) = match judged.outcome {
         JudgedOutcome::Promoted => (Tone::Good, "promoted"),
+        JudgedOutcome::AlreadyPromoted => (Tone::Good, "already there"),
         JudgedOutcome::WouldPromote => (Tone::Good, "would promote"),
         JudgedOutcome::Refused => (Tone::Bad, "refused"),
         JudgedOutcome::Failed => (Tone::Bad, "failed"),
