@@ -13,7 +13,7 @@ use hyper::body::{Body, Frame};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::wire::Line;
+use super::wire::{Aside, Line};
 
 /// Lines are gathered up to this before they go out: small events share a write, a large one has its own.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -49,6 +49,10 @@ impl LineWriter {
     pub(super) fn item<T: Serialize>(&mut self, item: T) -> Result<(), Gone> {
         self.line(&Line::Item(item))?;
         if self.chunk.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    pub(super) fn aside(&mut self, aside: Aside) -> Result<(), Gone> {
+        self.line(&Line::<()>::Aside(aside))
     }
 
     /// Sends what is gathered; waits for the reader.

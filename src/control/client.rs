@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use super::wire::Line;
+use super::wire::{Line, Said};
 
 /// An answer that is no stream: a status of the log with thousands of segments fits, and a large event too.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024 * 1024;
@@ -28,6 +28,12 @@ pub(crate) enum ClientError {
     /// Somebody is there, and we may not talk to it.
     #[error("may not open {path}: {source}")]
     Denied { path: String, source: io::Error },
+    /// Somebody is there, and too many others wait for them.
+    #[error("as many wait at {path} as it has room for: the appliance is busy, or stuck")]
+    Busy { path: String },
+    /// Whatever else the system says.
+    #[error("cannot connect to {path}: {source}")]
+    Unreachable { path: String, source: io::Error },
     #[error("the appliance's answer broke off: {0}")]
     Broken(String),
     /// It said no, and why.
@@ -45,9 +51,17 @@ impl Client {
     pub(crate) async fn connect(path: &Path) -> Result<Self, ClientError> {
         let shown = || Untrusted::new(path.as_os_str().as_encoded_bytes()).to_string();
         let stream = UnixStream::connect(path).await.map_err(|source| {
-            let absent = matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
             let path = shown();
-            if absent { ClientError::Absent { path, source } } else { ClientError::Denied { path, source } }
+            let is = |kind| source.kind() == kind;
+            if is(io::ErrorKind::NotFound) || is(io::ErrorKind::ConnectionRefused) {
+                ClientError::Absent { path, source }
+            } else if is(io::ErrorKind::PermissionDenied) {
+                ClientError::Denied { path, source }
+            } else if is(io::ErrorKind::WouldBlock) {
+                ClientError::Busy { path }
+            } else {
+                ClientError::Unreachable { path, source }
+            }
         })?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
         // Ends with the sender; what goes wrong on it shows up in the answer.
@@ -104,8 +118,17 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The next item, or `None` when all were given. A stream that ends without saying so is an error.
+    /// The next item of an answer that carries no remarks.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ClientError> {
+        match self.next_said().await? {
+            Some(Said::Item(item)) => Ok(Some(item)),
+            Some(Said::Aside(aside)) => Err(ClientError::Broken(Untrusted::new(aside.text.as_bytes()).to_string())),
+            None => Ok(None),
+        }
+    }
+
+    /// The next item or remark, or `None` when all were given. A stream that ends without saying so is an error.
+    pub(crate) async fn next_said<T: DeserializeOwned>(&mut self) -> Result<Option<Said<T>>, ClientError> {
         let line = loop {
             if let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
                 let line = self.buffer.split_to(self.searched + at + 1);
@@ -120,7 +143,8 @@ impl Lines {
         };
         let line = serde_json::from_slice(&line).map_err(|error| ClientError::Broken(error.to_string()))?;
         match line {
-            Line::Item(item) => Ok(Some(item)),
+            Line::Item(item) => Ok(Some(Said::Item(item))),
+            Line::Aside(aside) => Ok(Some(Said::Aside(aside))),
             Line::End => Ok(None),
             Line::Fault(fault) => Err(ClientError::Refused(Untrusted::with_limit(fault.as_bytes(), 1024).to_string())),
         }

@@ -6,11 +6,13 @@
 mod body;
 pub(crate) mod client;
 pub(crate) mod node;
+mod patient;
 pub(crate) mod read;
 pub(crate) mod server;
 pub(crate) mod socket;
 mod stat;
 pub(crate) mod time;
+mod walk;
 pub(crate) mod wire;
 
 #[cfg(test)]

@@ -4,16 +4,20 @@ use std::collections::VecDeque;
 
 use data_encoding::BASE64;
 use eventlog::holding::{Held, HoldingFilter, Status};
-use eventlog::{Class, EventLog, EventReader, Filter, HeaderBlock, HoldingStore, ReadError, Scope, Start, StoredEvent};
+use eventlog::{Class, EventLog, Filter, HeaderBlock, HoldingStore, ReadError, Scope, Start, StoredEvent};
 
 use super::time::rfc3339;
-use super::wire::{DeliveryId, EventLine, Find, HeldLine, PlaceLine, Query, Text, Which, Whose};
+use super::walk::{Holes, Passed, Remarks, Step, Walk, unskipped};
+use super::wire::{Aside, DeliveryId, EventLine, Find, HeldLine, PlaceLine, Query, Text, Which, Whose};
 
 /// Where lines go. An error means that nobody wants more of them.
 pub(crate) trait Sink {
     type Stop;
 
     fn take(&mut self, line: EventLine) -> Result<(), Self::Stop>;
+
+    /// A remark on the answer.
+    fn aside(&mut self, aside: Aside) -> Result<(), Self::Stop>;
 
     /// Everything that is durable was given; more may come. Blocks until it is time to look again.
     fn caught_up(&mut self) -> Result<(), Self::Stop>;
@@ -38,37 +42,65 @@ impl<S> From<ReadError> for Ended<S> {
 pub(crate) fn events<S: Sink>(log: &dyn EventLog, query: &Query, sink: &mut S) -> Result<(), Ended<S::Stop>> {
     let start = if query.which == Which::FollowFromNow { Start::Latest } else { Start::Earliest };
     let filter = Filter { endpoint: query.endpoint.clone(), from_unix_ms: query.since, until_unix_ms: query.until };
-    let mut reader = log.reader(scope(&query.whose), start, filter)?;
+    let reader = log.reader(scope(&query.whose), start, filter)?;
+    let mut walk = Walk::new(reader, query.skip_damage);
     match query.which {
-        Which::All => forward(&mut *reader, u64::MAX, query.whole, sink),
-        Which::First(count) => forward(&mut *reader, count, query.whole, sink),
-        Which::Newest(count) => newest(&mut *reader, count as usize, query.whole, sink),
+        Which::All => forward(&mut walk, u64::MAX, query.whole, sink),
+        Which::First(count) => forward(&mut walk, count, query.whole, sink),
+        Which::Newest(count) => newest(&mut walk, count, query.whole, sink),
         Which::Follow | Which::FollowFromNow => loop {
-            forward(&mut *reader, u64::MAX, query.whole, sink)?;
+            forward(&mut walk, u64::MAX, query.whole, sink)?;
             sink.caught_up().map_err(Ended::Stopped)?;
         },
     }
 }
 
-fn forward<S: Sink>(reader: &mut dyn EventReader, count: u64, whole: bool, sink: &mut S) -> Result<(), Ended<S::Stop>> {
-    for _ in 0..count {
-        let Some(event) = reader.next()? else { break };
-        sink.take(line(&event, whole)).map_err(Ended::Stopped)?;
+fn forward<S: Sink>(walk: &mut Walk, count: u64, whole: bool, sink: &mut S) -> Result<(), Ended<S::Stop>> {
+    let mut remarks = Remarks::default();
+    let mut given = 0;
+    while given < count {
+        match walk.step().map_err(Ended::Unreadable)? {
+            Step::Event(event) => {
+                given += 1;
+                sink.take(line(&event, whole)).map_err(Ended::Stopped)?;
+            }
+            Step::Passed(passed) => say(remarks.on_passed(&passed), sink)?,
+            Step::End => break,
+        }
     }
-    Ok(())
+    say(remarks.rest(), sink)
+}
+
+fn say<S: Sink>(aside: Option<Aside>, sink: &mut S) -> Result<(), Ended<S::Stop>> {
+    aside.map_or(Ok(()), |aside| sink.aside(aside)).map_err(Ended::Stopped)
 }
 
 /// The log reads forward only: the newest are what is left when the end is reached.
-fn newest<S: Sink>(
-    reader: &mut dyn EventReader,
-    count: usize,
-    whole: bool,
-    sink: &mut S,
-) -> Result<(), Ended<S::Stop>> {
-    let mut ring = Ring::new(count, NEWEST_BYTES_MAX);
-    while let Some(event) = reader.next()? {
-        ring.push(line(&event, whole));
+fn newest<S: Sink>(walk: &mut Walk, count: u32, whole: bool, sink: &mut S) -> Result<(), Ended<S::Stop>> {
+    let mut ring = Ring::new(count as usize, NEWEST_BYTES_MAX);
+    let mut holes = Holes::new(count.into());
+    let mut remarks = Remarks::default();
+    loop {
+        match walk.step().map_err(Ended::Unreadable)? {
+            Step::Event(event) => {
+                for past in holes.see(&event.position.lane) {
+                    say(remarks.on(&format!("{past}; it is older than what is shown"), false), sink)?;
+                }
+                ring.push(line(&event, whole));
+            }
+            Step::Passed(Passed::Damage { text, lane }) => {
+                if let Some(given_up) = holes.add(text, lane) {
+                    say(remarks.on(&given_up, true), sink)?;
+                }
+            }
+            Step::Passed(passed @ Passed::Trimmed { .. }) => say(remarks.on_passed(&passed), sink)?,
+            Step::End => break,
+        }
     }
+    for hole in holes.into_open() {
+        say(remarks.on(&hole, true), sink)?;
+    }
+    say(remarks.rest(), sink)?;
     ring.give(sink)
 }
 
@@ -136,6 +168,18 @@ pub(crate) fn held<S: Sink>(store: Option<&HoldingStore>, query: &Query, sink: &
         from_unix_ms: query.since,
         until_unix_ms: query.until,
     };
+    let mut remarks = Remarks::default();
+    // What there is of a delivery: nothing, where it does not read and that was passed over.
+    let mut line_of = |held: Result<Held, ReadError>, sink: &mut S| match held {
+        Ok(held) => Ok(Some(held_line(&held, query.whole))),
+        Err(fault @ (ReadError::Damaged { .. } | ReadError::NotAnEvent { .. })) if query.skip_damage => {
+            say(remarks.on(&fault.to_string(), true), sink).map(|()| None)
+        }
+        Err(fault @ (ReadError::Damaged { .. } | ReadError::NotAnEvent { .. })) => {
+            Err(Ended::Unreadable(unskipped(&fault.to_string())))
+        }
+        Err(fault) => Err(fault.into()),
+    };
     let all = store.iter(&scope(&query.whose), &filter);
     let count = match query.which {
         Which::All => usize::MAX,
@@ -143,18 +187,28 @@ pub(crate) fn held<S: Sink>(store: Option<&HoldingStore>, query: &Query, sink: &
         Which::Newest(count) => {
             let mut ring = Ring::new(count as usize, NEWEST_BYTES_MAX);
             for held in all {
-                ring.push(held_line(&held?, query.whole));
+                if let Some(line) = line_of(held, sink)? {
+                    ring.push(line);
+                }
             }
+            say(remarks.rest(), sink)?;
             return ring.give(sink);
         }
         Which::Follow | Which::FollowFromNow => {
             return Err(Ended::Unreadable("held deliveries cannot be followed".to_owned()));
         }
     };
-    for held in all.take(count) {
-        sink.take(held_line(&held?, query.whole)).map_err(Ended::Stopped)?;
+    let mut given = 0;
+    for held in all {
+        if given == count {
+            break;
+        }
+        if let Some(line) = line_of(held, sink)? {
+            given += 1;
+            sink.take(line).map_err(Ended::Stopped)?;
+        }
     }
-    Ok(())
+    say(remarks.rest(), sink)
 }
 
 /// Finds one held delivery, whole.
@@ -248,6 +302,10 @@ mod tests {
         fn take(&mut self, line: EventLine) -> Result<(), ()> {
             self.push(line);
             Ok(())
+        }
+
+        fn aside(&mut self, aside: Aside) -> Result<(), ()> {
+            panic!("nothing is wrong: {aside:?}")
         }
 
         fn caught_up(&mut self) -> Result<(), ()> {

@@ -8,8 +8,8 @@
 //! | `POST /v1/reverify` | JSON lines, one for each held delivery |
 //! | `POST /v1/reload` | the faults that were found |
 //!
-//! Everything is bounded: connections, readers at a time (each holds a thread and a file), request bytes, and the
-//! two chunks that a stream keeps in memory while its reader is slow.
+//! Everything is bounded: connections, readers at a time (each holds a thread and a file), request bytes, the two
+//! chunks that a stream keeps in memory while its reader is slow, and how long a peer may take nothing of its answer.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -33,15 +33,20 @@ use tokio::task::JoinSet;
 
 use super::body::{AnswerBody, Gone, LineWriter, full, stream};
 use super::node::Node;
+use super::patient::{Patient, WRITE_TIMEOUT};
 use super::read::{self, Ended, Sink};
 use super::socket::Socket;
-use super::wire::{EventLine, Find, Query, Reverify, Stat};
+use super::wire::{Aside, EventLine, Find, Query, Reverify, Stat, Which};
 
 /// Connections at a time. Commands hold one each; a dozen operators and their scripts fit.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Reads at a time: each holds a thread and open files, and the accept path shares the disk with them.
 const READERS_MAX: usize = 16;
+
+/// Followers at a time. They stay for as long as somebody likes, so they have their own: however many there are, who asks
+/// a question is answered.
+const FOLLOWERS_MAX: usize = 16;
 
 /// A query names at most a few thousand ids.
 const REQUEST_BYTES_MAX: usize = 256 * 1024;
@@ -70,11 +75,23 @@ impl No {
 struct Service {
     node: Arc<dyn Node>,
     readers: Arc<Semaphore>,
+    followers: Arc<Semaphore>,
 }
 
 /// Serves the socket until `shutdown` is ready, then ends what is open and removes the socket's file.
 pub(crate) async fn serve(socket: Socket, node: Arc<dyn Node>, shutdown: impl Future<Output = ()> + Send) {
-    let service = Arc::new(Service { node, readers: Arc::new(Semaphore::new(READERS_MAX)) });
+    serve_patiently(socket, node, shutdown, WRITE_TIMEOUT).await;
+}
+
+/// The same, with a peer's time to take something of its answer.
+pub(super) async fn serve_patiently(
+    socket: Socket,
+    node: Arc<dyn Node>,
+    shutdown: impl Future<Output = ()> + Send,
+    patience: Duration,
+) {
+    let [readers, followers] = [READERS_MAX, FOLLOWERS_MAX].map(|max| Arc::new(Semaphore::new(max)));
+    let service = Arc::new(Service { node, readers, followers });
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     // Ends with this function, and with it every connection and every stream: a follower never holds up a stop.
     let mut connections = JoinSet::new();
@@ -94,7 +111,8 @@ pub(crate) async fn serve(socket: Socket, node: Arc<dyn Node>, shutdown: impl Fu
             });
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-            if let Err(error) = builder.serve_connection(TokioIo::new(connection), answer).await {
+            if let Err(error) = builder.serve_connection(TokioIo::new(Patient::new(connection, patience)), answer).await
+            {
                 tracing::debug!(%error, "a control connection broke");
             }
             drop(permit);
@@ -143,7 +161,10 @@ impl Service {
     }
 
     fn events(&self, query: Query) -> Result<Answer, No> {
-        let permit = self.reader()?;
+        let permit = match query.which {
+            Which::Follow | Which::FollowFromNow => self.follower()?,
+            Which::All | Which::First(_) | Which::Newest(_) => self.reader()?,
+        };
         let node = Arc::clone(&self.node);
         let (writer, body) = stream();
         // Detached on purpose: it ends when the body is dropped, and the body goes with its connection.
@@ -202,6 +223,12 @@ impl Service {
         Ok(lines(body))
     }
 
+    fn follower(&self) -> Result<OwnedSemaphorePermit, No> {
+        Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {
+            No::new(StatusCode::SERVICE_UNAVAILABLE, "too many follow the log at a time; try again when one has ended")
+        })
+    }
+
     fn reader(&self) -> Result<OwnedSemaphorePermit, No> {
         Arc::clone(&self.readers).try_acquire_owned().map_err(|_| {
             No::new(StatusCode::SERVICE_UNAVAILABLE, "too many reads at a time; try again when one has ended")
@@ -218,6 +245,10 @@ impl Sink for StreamSink {
 
     fn take(&mut self, line: EventLine) -> Result<(), Gone> {
         self.writer.item(line)
+    }
+
+    fn aside(&mut self, aside: Aside) -> Result<(), Gone> {
+        self.writer.aside(aside)
     }
 
     fn caught_up(&mut self) -> Result<(), Gone> {

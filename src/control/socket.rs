@@ -92,7 +92,7 @@ fn make_way(path: &Path, shown: &str) -> Result<(), SocketError> {
 }
 
 /// Connects, if that can be done at once.
-fn knock(path: &Path) -> rustix::io::Result<()> {
+pub(crate) fn knock(path: &Path) -> rustix::io::Result<()> {
     let socket =
         net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     net::connect(&socket, &SocketAddrUnix::new(path)?)

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::client::{Client, ClientError, Lines};
 use super::node::Node;
-use super::server::serve;
+use super::server::{serve, serve_patiently};
 use super::socket::Socket;
 use super::wire::{EventLine, Find, Judged, JudgedOutcome, Query, Reloaded, Reverify, Which, Whose};
 
@@ -76,6 +76,11 @@ struct Running {
 
 impl Running {
     fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// With peers' time to take something of their answers.
+    fn start_with(patience: Option<Duration>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("control.sock");
         let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(NOW);
@@ -88,7 +93,11 @@ impl Running {
         let node = Arc::new(TestNode { log: Arc::clone(&log), holding: Arc::clone(&holding) });
         let (stop, stopped) = oneshot::channel::<()>();
         let socket = Socket::bind(&path).unwrap();
-        let server = tokio::spawn(serve(socket, node, async move { drop(stopped.await) }));
+        let stopped = async move { drop(stopped.await) };
+        let server = match patience {
+            None => tokio::spawn(serve(socket, node, stopped)),
+            Some(patience) => tokio::spawn(serve_patiently(socket, node, stopped, patience)),
+        };
         Self { socket: path, log, holding, stop: Some(stop), server, _directory: directory }
     }
 
@@ -134,7 +143,7 @@ fn endpoint(name: &str) -> EndpointId {
 }
 
 fn query(whose: Whose, which: Which) -> Query {
-    Query { whose, endpoint: None, since: None, until: None, which, held: false, whole: false }
+    Query { whose, endpoint: None, since: None, until: None, which, held: false, whole: false, skip_damage: false }
 }
 
 async fn next(lines: &mut Lines) -> Option<EventLine> {
@@ -319,4 +328,61 @@ async fn what_is_not_understood_is_refused_with_a_sentence() {
 async fn nobody_there_is_told_apart_from_no() {
     let absent = Client::connect(Path::new("/nonexistent/control.sock")).await;
     assert!(matches!(absent, Err(ClientError::Absent { .. })));
+}
+
+#[tokio::test]
+async fn who_follows_keeps_nobody_from_reading() {
+    let running = Running::start();
+    let id = running.commit("acme", "wh_1", 1, Bytes::new()).await;
+    let mut following = Vec::new();
+    loop {
+        let mut client = running.client().await;
+        let lines = client.stream("/v1/events", &query(Whose::AllTenants, Which::FollowFromNow)).await;
+        if matches!(&lines, Err(ClientError::Refused(why)) if why.contains("too many follow")) {
+            break;
+        }
+        following.push((client, lines.unwrap()));
+        assert!(following.len() <= 16, "there is no bound");
+    }
+    assert_eq!(following.len(), 16);
+    assert_eq!(all(&running, &query(Whose::AllTenants, Which::All)).await[0].id, id);
+}
+
+#[tokio::test]
+async fn who_does_not_read_is_ended() {
+    let running = Running::start_with(Some(Duration::from_millis(200)));
+    for nth in 0..4 {
+        running.commit("acme", "wh_1", nth, Bytes::from(vec![0xa5; 3 << 20])).await;
+    }
+    let mut unread = Vec::new();
+    for _ in 0..16 {
+        let mut client = running.client().await;
+        let whole = Query { whole: true, ..query(Whose::AllTenants, Which::All) };
+        unread.push((client.stream("/v1/events", &whole).await.unwrap(), client));
+    }
+    let few = query(Whose::AllTenants, Which::First(1));
+    let read = tokio::time::timeout(PATIENCE, async {
+        while running.client().await.stream("/v1/events", &few).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    read.await.expect("whoever does not read keeps everybody else out");
+}
+
+#[tokio::test]
+async fn a_socket_that_nobody_empties_is_said_to_be_busy() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let stuck = tokio::net::UnixSocket::new_stream().unwrap();
+    stuck.bind(&path).unwrap();
+    let _listener = stuck.listen(1).unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(one) = tokio::net::UnixStream::connect(&path).await {
+        waiting.push(one);
+    }
+    let told = Client::connect(&path).await.unwrap_err();
+    assert!(matches!(told, ClientError::Busy { .. }), "{told}");
+    // One whose path is longer than an address holds.
+    let told = Client::connect(&directory.path().join("x".repeat(200))).await.unwrap_err();
+    assert!(matches!(told, ClientError::Unreachable { .. }), "{told}");
 }

@@ -8,6 +8,8 @@ use domain::{EndpointId, EventId, ExecutionId, TenantId};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+#[cfg(test)]
+pub(crate) use super::stat::DiskFault;
 pub(crate) use super::stat::{LaneStat, LogStat, Stat};
 
 /// Bytes that are nearly always text: a JSON string where they are, else `{"base64": "…"}`, so that no byte is lost.
@@ -160,6 +162,9 @@ pub(crate) struct Query {
     /// With headers and body.
     #[serde(default)]
     pub(crate) whole: bool,
+    /// Go on behind damage, and say so; else it ends the answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) skip_damage: bool,
 }
 
 /// Most of the newest that are asked for at a time: they are gathered in memory, and nobody reads more of them at once.
@@ -231,6 +236,8 @@ pub(crate) struct Judged {
 pub(crate) enum JudgedOutcome {
     /// It verifies now and is an event.
     Promoted,
+    /// It verifies now, and is an event already: somebody else promoted it, at the same time or before.
+    AlreadyPromoted,
     /// It verifies now; this was a dry run.
     WouldPromote,
     /// It still does not verify.
@@ -264,11 +271,29 @@ pub(crate) struct FaultLine {
     pub(crate) severity: String,
 }
 
+/// A remark on an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Aside {
+    pub(crate) text: String,
+    /// Something that was asked for may not be in the answer although it should be in the log.
+    pub(crate) missing: bool,
+}
+
+/// An item of an answer, or a remark between two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said<T> {
+    Item(T),
+    Aside(Aside),
+}
+
 /// One line of a streamed answer. A stream without an `end` or a `fault` was cut off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Line<T> {
     Item(T),
+    /// Something about the answer, for people.
+    Aside(Aside),
     /// Everything was said.
     End,
     /// The rest could not be read.

@@ -16,7 +16,7 @@ pub(crate) struct Health {
     degraded: Mutex<Vec<String>>,
 }
 
-/// As many as somebody reads before opening the log.
+/// As many of each kind as somebody reads before asking the command that says all.
 const REASONS_SHOWN: usize = 20;
 
 impl Health {
@@ -51,15 +51,43 @@ impl Health {
         if let Some((lane, reason)) = lanes.find_map(|lane| Some((lane, lane.cannot_commit()?))) {
             return (false, format!("cannot commit: log {}/{}: {reason}\n", lane.class, lane.shard));
         }
-        let reasons = self.degraded.lock().unwrap_or_else(PoisonError::into_inner);
-        if reasons.is_empty() {
-            return (true, "ready\n".to_owned());
-        }
-        let mut lines = vec!["degraded".to_owned()];
+        let reasons = self.degraded.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let damage = stat.lanes.iter().flat_map(|lane| {
+            lane.damage.iter().map(move |damage| format!("damage: log {}/{}: {damage}", lane.class, lane.shard))
+        });
+        (true, state(&reasons, &damage.collect::<Vec<_>>()))
+    }
+}
+
+/// What is wrong with a node that takes deliveries all the same: first with its files, then with what is stored already.
+fn state(faults: &[String], damage: &[String]) -> String {
+    if faults.is_empty() && damage.is_empty() {
+        return "ready\n".to_owned();
+    }
+    let mut lines = vec!["degraded".to_owned()];
+    for (reasons, command) in [(faults, "tidegate check"), (damage, "tidegate log verify")] {
         lines.extend(reasons.iter().take(REASONS_SHOWN).cloned());
         if reasons.len() > REASONS_SHOWN {
-            lines.push(format!("and {} more; `tidegate check` says them all", reasons.len() - REASONS_SHOWN));
+            lines.push(format!("and {} more; `{command}` says them all", reasons.len() - REASONS_SHOWN));
         }
-        (true, lines.join("\n") + "\n")
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_in_bounds() {
+        let [one, many] = [1, 25].map(|count| (0..count).map(|n| format!("reason {n}")).collect::<Vec<_>>());
+        assert_eq!(state(&[], &[]), "ready\n");
+        assert_eq!(state(&[], &one), "degraded\nreason 0\n");
+        assert_eq!(state(&one, &one), "degraded\nreason 0\nreason 0\n");
+        let text = state(&many, &many);
+        assert_eq!(text.lines().count(), 1 + 2 * (REASONS_SHOWN + 1));
+        assert!(
+            text.contains("and 5 more; `tidegate check`") && text.ends_with("`tidegate log verify` says them all\n")
+        );
     }
 }

@@ -38,7 +38,8 @@ pub(crate) struct Span {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Events {
     /// List the newest events, oldest of them first
-    #[command(after_help = "Exit codes: 0 done, 3 could not read the log.\n\n\
+    #[command(after_help = "Damage in the log is passed over and named on standard error.\n\n\
+                            Exit codes: 0 done, 1 damage may hide events that belong here, 3 could not read the log.\n\n\
                             Examples:\n  tidegate events list --tenant acme --since 1h\n  \
                             tidegate events list --endpoint wh_9f2c1b7a --held")]
     List(EventsList),
@@ -48,12 +49,19 @@ pub(crate) enum Events {
                             Example:\n  tidegate events show evt_03apb6w5hwagm7bqsb91m3kwyd --tenant acme")]
     Show(EventsShow),
     /// Follow events as they are committed
-    #[command(after_help = "Ends on Ctrl-C.\n\nExample:\n  tidegate events tail --tenant acme")]
+    #[command(
+        after_help = "Ends on Ctrl-C, at damage in the log unless --skip-damage is given, and when its output is not\n\
+                            read for half a minute.\n\n\
+                            Exit codes: 3 could not read the log, or not on.\n\nExample:\n  tidegate events tail --tenant acme"
+    )]
     Tail(EventsTail),
     /// Print events whole, as JSON lines with the body in base64
-    #[command(after_help = "Nothing is redacted: treat the output as you treat the log.\n\n\
-                            Exit codes: 0 done, 3 could not read the log.\n\n\
-                            Example:\n  tidegate events export --tenant acme --since 24h > events.jsonl")]
+    #[command(
+        after_help = "Nothing is redacted: treat the output as you treat the log. Ends at damage in the log unless\n\
+                            --skip-damage is given. What retention trims meanwhile is left out, with a remark.\n\n\
+                            Exit codes: 0 done, 1 damage was passed over, 3 could not read the log.\n\n\
+                            Example:\n  tidegate events export --tenant acme --since 24h > events.jsonl"
+    )]
     Export(EventsExport),
     /// Judge held deliveries again as of their receive time, and promote what verifies
     #[command(
@@ -76,6 +84,9 @@ pub(crate) struct EventsList {
     /// Deliveries that did not verify and are held, instead of events
     #[arg(long)]
     pub(crate) held: bool,
+    /// A list always does; accepted so that scripts can say it everywhere
+    #[arg(long, hide = true)]
+    pub(crate) skip_damage: bool,
     #[command(flatten)]
     pub(crate) form: Form,
 }
@@ -107,6 +118,9 @@ pub(crate) struct EventsTail {
     /// Begin here instead of with what is committed from now on
     #[arg(long, value_name = "TIME", value_parser = when::parse)]
     pub(crate) since: Option<When>,
+    /// Go on behind damage in the log, and name on standard error what was passed over
+    #[arg(long)]
+    pub(crate) skip_damage: bool,
     #[command(flatten)]
     pub(crate) form: Form,
 }
@@ -123,6 +137,9 @@ pub(crate) struct EventsExport {
     /// Stop after this many
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
+    /// Go on behind damage in the log, and name on standard error what was passed over
+    #[arg(long)]
+    pub(crate) skip_damage: bool,
     /// JSON lines are the only form; accepted so that scripts can say it everywhere
     #[arg(long, hide = true)]
     pub(crate) json: bool,

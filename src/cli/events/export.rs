@@ -2,7 +2,7 @@
 
 use super::super::Shell;
 use super::super::args::EventsExport;
-use super::super::exit::{Exit, Outcome};
+use super::super::exit::Outcome;
 use super::source::Source;
 use crate::control::wire::Which;
 
@@ -11,7 +11,7 @@ pub(super) fn run(args: &EventsExport, shell: &mut Shell<'_>) -> Outcome {
     let mut query = super::query(&args.scope, &args.span, which, shell)?;
     query.whole = true;
     query.held = args.held;
+    query.skip_damage = args.skip_damage;
     let source = Source::open(&args.scope.place, shell)?;
-    source.each(&query, &mut |line| shell.out.json(&line))?;
-    Ok(Exit::Yes)
+    super::each(&source, &query, shell, &mut |line, shell| shell.out.json(&line))
 }

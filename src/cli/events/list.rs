@@ -2,7 +2,7 @@
 
 use super::super::Shell;
 use super::super::args::EventsList;
-use super::super::exit::{Exit, Outcome};
+use super::super::exit::Outcome;
 use super::super::out::Tone;
 use super::super::table::{Cell, Table};
 use super::super::when::When;
@@ -23,12 +23,13 @@ pub(super) fn run(args: &EventsList, shell: &mut Shell<'_>) -> Outcome {
         query.since = Some(SINCE_DEFAULT.unix_ms(shell.clock.unix_ms()));
     }
     let source = Source::open(&args.scope.place, shell)?;
+    // A look at what there is, and no copy of it.
+    query.skip_damage = true;
     if args.form.json {
-        source.each(&query, &mut |line| shell.out.json(&line))?;
-        return Ok(Exit::Yes);
+        return super::each(&source, &query, shell, &mut |line, shell| shell.out.json(&line));
     }
     let mut table = Table::new(heads(&query));
-    source.each(&query, &mut |line| {
+    let exit = super::each(&source, &query, shell, &mut |line, _| {
         table.row(row(&query, &line));
         Ok(())
     })?;
@@ -38,10 +39,10 @@ pub(super) fn run(args: &EventsList, shell: &mut Shell<'_>) -> Outcome {
             (false, None) => "no events in the last 24 hours; --since 30d looks further back",
             (false, Some(_)) => "no events in that time",
         });
-        return Ok(Exit::Yes);
+        return Ok(exit);
     }
     table.print(&mut shell.out)?;
-    Ok(Exit::Yes)
+    Ok(exit)
 }
 
 fn heads(query: &Query) -> &'static [&'static str] {

@@ -11,9 +11,11 @@ mod tail;
 
 use super::Shell;
 use super::args::{Events, Scope, Span};
-use super::exit::{Failure, Outcome};
+use super::exit::{Exit, Failure, Outcome};
 use super::settings;
-use crate::control::wire::{Query, Which, Whose};
+use crate::control::wire::{EventLine, Query, Said, Which, Whose};
+use domain::text::Untrusted;
+use source::Source;
 
 pub(super) fn run(command: &Events, shell: &mut Shell<'_>) -> Outcome {
     match command {
@@ -51,7 +53,27 @@ fn query(scope: &Scope, span: &Span, which: Which, shell: &Shell<'_>) -> Outcome
         which,
         held: false,
         whole: false,
+        skip_damage: false,
     })
+}
+
+/// Asks, gives each item to `take` and each remark to whoever looks, and says whether the answer is all there is.
+fn each(
+    source: &Source,
+    query: &Query,
+    shell: &mut Shell<'_>,
+    take: &mut dyn FnMut(EventLine, &mut Shell<'_>) -> Outcome<()>,
+) -> Outcome {
+    let mut whole = true;
+    source.each(query, &mut |said| match said {
+        Said::Item(line) => take(line, shell),
+        Said::Aside(aside) => {
+            whole &= !aside.missing;
+            shell.out.remark(Untrusted::with_limit(aside.text.as_bytes(), 1024));
+            Ok(())
+        }
+    })?;
+    Ok(Exit::yes_if(whole))
 }
 
 #[cfg(test)]

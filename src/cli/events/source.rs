@@ -1,7 +1,6 @@
 //! Where events are read from: the running appliance, which knows what is durable now, else its log's directory.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +15,8 @@ use super::super::exit::{Failure, Outcome};
 use super::super::settings;
 use crate::control::client::{Client, ClientError};
 use crate::control::read::{self, Ended, Sink};
-use crate::control::wire::{EventLine, Find, LogStat, Query, Stat};
+use crate::control::socket::knock;
+use crate::control::wire::{Aside, EventLine, Find, LogStat, Query, Said, Stat};
 
 /// A log that can be read.
 #[derive(Debug)]
@@ -52,14 +52,14 @@ impl Source {
         Ok(Self::Node(socket(place.socket.as_deref(), &place.config)?))
     }
 
-    /// Gives each line that the query asks for to `take`.
-    pub(crate) fn each(&self, query: &Query, take: &mut dyn FnMut(EventLine) -> Outcome<()>) -> Outcome<()> {
+    /// Gives each line that the query asks for to `take`, and each remark on them.
+    pub(crate) fn each(&self, query: &Query, take: &mut dyn FnMut(Said<EventLine>) -> Outcome<()>) -> Outcome<()> {
         match self {
             Self::Node(socket) => block_on(async {
                 let mut client = Client::connect(socket).await.map_err(|error| unanswered(&error))?;
                 let mut lines = client.stream("/v1/events", query).await.map_err(|error| unanswered(&error))?;
-                while let Some(line) = lines.next().await.map_err(|error| unanswered(&error))? {
-                    take(line)?;
+                while let Some(said) = lines.next_said().await.map_err(|error| unanswered(&error))? {
+                    take(said)?;
                 }
                 Ok(())
             }),
@@ -96,13 +96,17 @@ impl Source {
 }
 
 /// Lines to a closure.
-struct Take<'a>(&'a mut dyn FnMut(EventLine) -> Outcome<()>);
+struct Take<'a>(&'a mut dyn FnMut(Said<EventLine>) -> Outcome<()>);
 
 impl Sink for Take<'_> {
     type Stop = Failure;
 
     fn take(&mut self, line: EventLine) -> Outcome<()> {
-        (self.0)(line)
+        (self.0)(Said::Item(line))
+    }
+
+    fn aside(&mut self, aside: Aside) -> Outcome<()> {
+        (self.0)(Said::Aside(aside))
     }
 
     fn caught_up(&mut self) -> Outcome<()> {
@@ -123,7 +127,7 @@ fn open_directory(directory: &Path, clock: &Arc<dyn Clock>) -> Outcome<Source> {
 
 /// Is nobody behind this socket? Whatever else may be wrong with it is said by whoever uses it.
 fn is_absent(socket: &Path) -> bool {
-    let probe = UnixStream::connect(socket).map_err(|error| error.kind());
+    let probe = knock(socket).map_err(|error| io::Error::from(error).kind());
     matches!(probe, Err(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
 }
 
@@ -156,6 +160,8 @@ pub(crate) fn unanswered(error: &ClientError) -> Failure {
     let next = match error {
         ClientError::Absent { .. } => "start it with `tidegate run`; --socket or --config names another one",
         ClientError::Denied { .. } => "run this as the user that the appliance runs as, or as root",
+        ClientError::Busy { .. } => "ask again in a minute, and end commands that nobody reads, such as stopped tails",
+        ClientError::Unreachable { .. } => "--socket or --config names another one",
         ClientError::Broken(_) => "see the appliance's log, and ask again",
         ClientError::Refused(_) => return Failure::plain(error),
     };

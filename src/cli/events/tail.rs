@@ -2,7 +2,7 @@
 
 use super::super::Shell;
 use super::super::args::{EventsTail, Span};
-use super::super::exit::{Exit, Outcome};
+use super::super::exit::Outcome;
 use super::super::out::Tone;
 use super::super::table::{Cell, print_row};
 use super::source::Source;
@@ -13,17 +13,17 @@ const WIDTHS: [usize; 5] = [24, 30, 23, 16, 4];
 
 pub(super) fn run(args: &EventsTail, shell: &mut Shell<'_>) -> Outcome {
     let which = if args.since.is_some() { Which::Follow } else { Which::FollowFromNow };
-    let query = super::query(&args.scope, &Span { since: args.since, until: None }, which, shell)?;
+    let mut query = super::query(&args.scope, &Span { since: args.since, until: None }, which, shell)?;
     let source = Source::open_live(&args.scope.place)?;
-    source.each(&query, &mut |line| {
+    query.skip_damage = args.skip_damage;
+    super::each(&source, &query, shell, &mut |line, shell| {
         if args.form.json {
             shell.out.json(&line)?;
         } else {
             print_row(&mut shell.out, &row(&line), &WIDTHS)?;
         }
         shell.out.flush()
-    })?;
-    Ok(Exit::Yes)
+    })
 }
 
 fn row(line: &EventLine) -> Vec<Cell> {

@@ -167,3 +167,34 @@ fn the_logs_state_is_read_without_an_appliance() {
     let ran = crate::cli::testing::run(&["log", "verify", "--config", config.to_str().unwrap()]);
     assert_eq!(ran.exit, Exit::Yes, "{}{}", ran.answer, ran.remarks);
 }
+
+/// Flips a bit of what is stored of this event.
+fn damage(files: &Files, id: EventId) {
+    let shard = files.config().parent().unwrap().join("log/events/default/1-of-1/0");
+    let is_segment = |path: &std::path::PathBuf| path.extension().is_some_and(|extension| extension == "seg");
+    let path = std::fs::read_dir(shard).unwrap().map(|entry| entry.unwrap().path()).find(is_segment).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(16).position(|window| window == id.as_bytes()).unwrap();
+    bytes[at + 40] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn damage_is_passed_over_by_a_look_and_by_a_copy_that_is_told_to() {
+    let (files, ids) = files();
+    damage(&files, ids[1]);
+    let named = |ran: &Ran| ran.remarks.contains("segment 0000000000000001-00000000, offset ");
+
+    let newest = events(&files, &["list", "--all-tenants", "--json", "--limit", "2"]);
+    assert_eq!((newest.exit, json_lines(&newest).len()), (Exit::Yes, 2), "{}", newest.remarks);
+    assert!(named(&newest) && newest.remarks.contains("older than what is shown"), "{}", newest.remarks);
+    for words in [&["list", "--all-tenants", "--json"][..], &["export", "--all-tenants", "--skip-damage"]] {
+        let ran = events(&files, words);
+        let there: Vec<_> = json_lines(&ran).iter().map(|line| line["id"].clone()).collect();
+        assert_eq!((ran.exit, &there[..]), (Exit::No, &[ids[0], ids[2], ids[3]].map(|id| id.to_string().into())[..]));
+        assert!(named(&ran), "{}", ran.remarks);
+    }
+    let stopped = events(&files, &["export", "--all-tenants"]);
+    assert_eq!((stopped.exit, json_lines(&stopped).len()), (Exit::Failed, 1));
+    assert!(named(&stopped) && stopped.remarks.contains("--skip-damage"), "{}", stopped.remarks);
+}

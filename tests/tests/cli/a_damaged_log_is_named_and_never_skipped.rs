@@ -53,5 +53,24 @@ async fn a_damaged_log_is_named_and_never_skipped() {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains(name), "the hole is told: {told}");
     assert!(!exported.contains(&ids[10]), "a damaged record is not served");
+    assert!(told.contains("--skip-damage"), "and how to go on: {told}");
+
+    // Whoever says so has all the others, and is told what is missing; a look at the newest needs no telling.
+    for words in [&["events", "export", "--all-tenants", "--skip-damage"][..], &["events", "list", "--all-tenants"]] {
+        let output = node.cli(words);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "something is missing: {told}");
+        assert!(told.contains(name) && told.contains("offset"), "the hole is told: {told}");
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        let missing: Vec<_> = ids.iter().filter(|id| !shown.contains(id.as_str())).collect();
+        assert_eq!(missing, [&ids[10]]);
+    }
+    let newest = node.cli(&["events", "list", "--all-tenants", "--limit", "3"]);
+    assert_eq!(newest.status.code(), Some(0), "what is damaged is older than these");
+
+    // Whoever asks how the node is hears of it, and goes on sending.
+    let ready = node.admin("/readyz").await;
+    let state = String::from_utf8_lossy(&ready.body).into_owned();
+    assert!(ready.status == 200 && state.starts_with("degraded") && state.contains(name), "{state}");
     assert_eq!(sender.deliver("after").await.status, 202, "old damage stops nothing new");
 }
