@@ -3,6 +3,9 @@
 //! It only says so; what changed is found by loading again, which parses nothing that is as it was. Events come from
 //! inotify where that works, and from looking again every few seconds where it does not: on network file systems,
 //! and where the limit of watches is used up.
+//!
+//! Events follow a link once, when they are set up: of what a link leads to later, or of a file that is written through
+//! one, nothing is heard. So somebody looks beside the events too, less often.
 
 mod events;
 mod poll;
@@ -31,6 +34,22 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Between two looks where there are no events.
 const POLL: Duration = Duration::from_secs(10);
 
+/// Between two looks beside events: who switches a link waits no longer than for most deployments to go through.
+const BESIDE: Duration = Duration::from_secs(30);
+
+/// A directory that takes long to look at is looked at less often: at most a fiftieth of a core.
+const SHARE: u32 = 50;
+
+/// How much a look gives way to deliveries, as a reload does.
+const NICENESS: i32 = 10;
+
+/// How often somebody looks.
+#[derive(Debug, Clone, Copy)]
+struct Every {
+    alone: Duration,
+    beside: Duration,
+}
+
 /// What is watched.
 #[derive(Debug, Clone)]
 struct Watched {
@@ -49,23 +68,28 @@ pub struct Watcher {
 
 impl Watcher {
     /// Watches the appliance's file and the tenants' directory with its secrets. It always works: where events cannot
-    /// be had, it looks again every ten seconds. Start it before the files are loaded: what changes after this call
-    /// is told.
+    /// be had, it looks again every ten seconds, and where they can, every thirty, for what events do not say. Start it
+    /// before the files are loaded: what changes after this call is told.
     pub fn start(file: &Path, appliance: &Appliance) -> Self {
         let tenants = appliance.tenants.directory.clone();
-        Self::with(Watched { file: absolute(file), tenants: absolute(&tenants) }, POLL, SystemClock::shared(), false)
+        let watched = Watched { file: absolute(file), tenants: absolute(&tenants) };
+        Self::with(watched, Every { alone: POLL, beside: BESIDE }, SystemClock::shared(), false)
     }
 
-    fn with(watched: Watched, poll: Duration, clock: Arc<dyn Clock>, only_poll: bool) -> Self {
+    fn with(watched: Watched, every: Every, clock: Arc<dyn Clock>, only_poll: bool) -> Self {
         let (sender, changes) = watch::channel(0);
         let remote = only_poll || poll::is_remote(&watched.tenants) || poll::is_remote(&watched.file);
         let events = if remote { None } else { events_of(&watched) };
-        let seen = if events.is_none() { poll::look(&watched.file, &watched.tenants) } else { 0 };
+        let seen = poll::look(&watched.file, &watched.tenants);
         let started = pipe().and_then(|(stopped, stop)| {
             let body = move || {
-                let watch = Watch { watched, poll, stopped, changes: sender, clock };
+                // Everybody may lower a priority: only a sandbox can refuse it, and then the looks are felt.
+                if let Err(error) = rustix::process::nice(NICENESS) {
+                    tracing::debug!(%error, "watching keeps its priority");
+                }
+                let watch = Watch { watched, every, stopped, changes: sender, clock };
                 match events {
-                    Some(events) => watch.listen(events),
+                    Some(events) => watch.listen(events, seen),
                     None => watch.look_again(seen),
                 }
             };
@@ -118,27 +142,41 @@ enum Woken {
 /// The thread that watches.
 struct Watch {
     watched: Watched,
-    poll: Duration,
+    every: Every,
     stopped: PipeReader,
     changes: watch::Sender<u64>,
     clock: Arc<dyn Clock>,
 }
 
 impl Watch {
-    fn listen(&self, mut events: Events) {
+    fn listen(&self, mut events: Events, mut seen: u64) {
+        let mut next = self.clock.monotonic().saturating_add(self.every.beside);
         loop {
-            let first = match self.wait(Some(&events), None) {
+            let heard = match self.wait(Some(&events), Some(next.saturating_sub(self.clock.monotonic()))) {
                 Woken::Stop => return,
-                Woken::TimeUp | Woken::Heard(Heard::Nothing) => continue,
-                Woken::Heard(heard) => heard,
+                Woken::TimeUp | Woken::Heard(Heard::Nothing) => Heard::Nothing,
+                Woken::Heard(first) => {
+                    let more = &mut |time| self.wait(Some(&events), Some(time));
+                    let Some(heard) = settle(first, more, &*self.clock) else { return };
+                    heard
+                }
             };
-            let next = &mut |time| self.wait(Some(&events), Some(time));
-            let Some(heard) = settle(first, next, &*self.clock) else { return };
-            if heard == Heard::Elsewhere {
-                // Anew, and not what is missing: the watches of what was moved away go with the old ones.
+            if heard == Heard::Nothing && self.clock.monotonic() < next {
+                continue;
+            }
+            // Looked at before it is told: what changes from here on is another change.
+            let (now, pause) = self.look(self.every.beside);
+            next = self.clock.monotonic().saturating_add(pause);
+            let unheard = heard == Heard::Nothing;
+            if unheard && now == seen {
+                continue;
+            }
+            seen = now;
+            if unheard || heard == Heard::Elsewhere {
+                // Anew, and not what is missing: the watches of what was moved away, and of where a link led, go with the
+                // old ones.
                 drop(events);
                 let Some(anew) = events_of(&self.watched) else {
-                    let seen = poll::look(&self.watched.file, &self.watched.tenants);
                     self.tell();
                     return self.look_again(seen);
                 };
@@ -149,17 +187,22 @@ impl Watch {
     }
 
     fn look_again(&self, mut seen: u64) {
-        let mut pause = self.poll;
+        let mut pause = self.every.alone;
         while self.wait(None, Some(pause)) != Woken::Stop {
-            let began = self.clock.monotonic();
-            let now = poll::look(&self.watched.file, &self.watched.tenants);
-            // A directory that takes long to look at is looked at less often: at most a fiftieth of a core.
-            pause = self.poll.max(self.clock.monotonic().saturating_sub(began) * 50);
+            let now;
+            (now, pause) = self.look(self.every.alone);
             if now != seen {
                 seen = now;
                 self.tell();
             }
         }
+    }
+
+    /// What is seen, and how long to wait until the next look.
+    fn look(&self, pause: Duration) -> (u64, Duration) {
+        let began = self.clock.monotonic();
+        let now = poll::look(&self.watched.file, &self.watched.tenants);
+        (now, pause.max(self.clock.monotonic().saturating_sub(began) * SHARE))
     }
 
     fn tell(&self) {

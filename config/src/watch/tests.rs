@@ -1,6 +1,9 @@
 use super::*;
 use std::fs;
 
+const NEVER: Every = Every { alone: Duration::from_hours(24), beside: Duration::from_hours(24) };
+const OFTEN: Every = Every { alone: Duration::from_millis(20), beside: Duration::from_millis(20) };
+
 struct Place {
     root: tempfile::TempDir,
     watched: Watched,
@@ -45,14 +48,14 @@ fn changes(place: &Place, watcher: &mut Watcher) {
 fn changes_are_told_by_events() {
     let place = place();
     // Events alone: the next look is tomorrow.
-    let mut watcher = Watcher::with(place.watched.clone(), Duration::from_hours(24), SystemClock::shared(), false);
+    let mut watcher = Watcher::with(place.watched.clone(), NEVER, SystemClock::shared(), false);
     changes(&place, &mut watcher);
 }
 
 #[test]
 fn changes_are_told_by_looking() {
     let place = place();
-    let mut watcher = Watcher::with(place.watched.clone(), Duration::from_millis(20), SystemClock::shared(), true);
+    let mut watcher = Watcher::with(place.watched.clone(), OFTEN, SystemClock::shared(), true);
     changes(&place, &mut watcher);
 }
 
@@ -63,16 +66,58 @@ fn where_there_are_no_events_it_looks() {
     let tenants = place.watched.tenants.join("volume/tenants");
     let watched = Watched { tenants: tenants.clone(), ..place.watched };
     assert!(Events::start(&watched).is_err());
-    let mut watcher = Watcher::with(watched, Duration::from_millis(20), SystemClock::shared(), false);
+    let mut watcher = Watcher::with(watched, OFTEN, SystemClock::shared(), false);
     fs::create_dir_all(&tenants).unwrap();
     assert!(told(&mut watcher));
+}
+
+/// Events follow a link when they are set up, and never again.
+#[test]
+fn what_links_lead_to_is_noticed_beside_events() {
+    use std::os::unix::fs::symlink;
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    for release in ["releases/42", "releases/43"] {
+        fs::create_dir_all(at(release).join("tenants")).unwrap();
+        fs::write(at(release).join("tidegate.toml"), release).unwrap();
+    }
+    fs::create_dir_all(at("shared")).unwrap();
+    fs::write(at("shared/acme.toml"), "1").unwrap();
+    for release in ["releases/42", "releases/43"] {
+        symlink(at("shared/acme.toml"), at(release).join("tenants/acme.toml")).unwrap();
+    }
+    symlink("releases/42", at("current")).unwrap();
+    let watched = Watched { file: at("current/tidegate.toml"), tenants: at("current/tenants") };
+    assert!(Events::start(&watched).is_ok(), "it listens");
+    let mut watcher = Watcher::with(watched, OFTEN, SystemClock::shared(), false);
+    fs::write(at("shared/acme.toml"), "12").unwrap();
+    assert!(told(&mut watcher), "a file was written that a link leads to");
+    symlink("releases/43", at("next")).unwrap();
+    fs::rename(at("next"), at("current")).unwrap();
+    assert!(told(&mut watcher), "a link above the directory leads elsewhere");
+    fs::write(at("releases/43/tidegate.toml"), "anew").unwrap();
+    assert!(told(&mut watcher), "a file was written where the link leads now");
+}
+
+#[test]
+fn a_change_that_was_heard_is_told_once() {
+    let place = place();
+    let mut watcher = Watcher::with(place.watched.clone(), OFTEN, SystemClock::shared(), false);
+    // In one step, so that no look comes between two of them.
+    fs::write(place.root.path().join("new"), "1").unwrap();
+    fs::rename(place.root.path().join("new"), place.watched.tenants.join("acme.toml")).unwrap();
+    assert!(told(&mut watcher));
+    // Many looks later nobody has anything to say.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let more = runtime.block_on(async { tokio::time::timeout(Duration::from_millis(500), watcher.changed()).await });
+    assert!(more.is_err());
 }
 
 #[test]
 fn dropping_it_does_not_wait_for_the_next_look() {
     let place = place();
     for only_poll in [false, true] {
-        let watcher = Watcher::with(place.watched.clone(), Duration::from_hours(24), SystemClock::shared(), only_poll);
+        let watcher = Watcher::with(place.watched.clone(), NEVER, SystemClock::shared(), only_poll);
         let (done, dropped) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             drop(watcher);

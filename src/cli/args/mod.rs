@@ -39,7 +39,8 @@ pub(crate) enum Command {
     /// Start the roles that the file enables
     #[command(
         after_help = "Runs in the foreground and logs to standard error. SIGHUP, or saving a file, reloads the\n\
-                            configuration; SIGTERM and SIGINT drain and stop; a second one stops at once.\n\n\
+                            configuration (within 30 s where a link leads to it); SIGTERM and SIGINT drain and stop; a second\n\
+                            one stops at once.\n\n\
                             Exit codes: 0 stopped after a drain, 1 the configuration is faulty, 3 could not start, or requests were cut off.\n\n\
                             Example:\n  tidegate run --config /etc/tidegate/tidegate.toml"
     )]
