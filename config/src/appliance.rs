@@ -22,12 +22,26 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Reads the appliance's file. The settings are there unless a fault is an error; warnings may be there either way.
 pub fn load_appliance(path: &Path) -> (Option<Appliance>, Vec<Fault>) {
-    let whole = |message: String| (None, vec![Fault::error(path, "", message)]);
-    match read::file(path, FILE_BYTES_MAX) {
-        Ok((bytes, _)) => parse_appliance(path, &bytes),
-        Err(read::Unreadable::Missing) => whole("is not there; name the configuration with --config".into()),
-        Err(fault) => whole(fault.to_string()),
-    }
+    let (appliance, faults, _) = reload_appliance(path);
+    (appliance, faults)
+}
+
+/// The same, and whether the file could not be read for a reason that passes: then it is worth reading again, though
+/// nobody changes it.
+pub fn reload_appliance(path: &Path) -> (Option<Appliance>, Vec<Fault>, bool) {
+    let fault = match read::file(path, FILE_BYTES_MAX) {
+        Ok((bytes, _)) => {
+            let (appliance, faults) = parse_appliance(path, &bytes);
+            return (appliance, faults, false);
+        }
+        Err(fault) => fault,
+    };
+    let message = if matches!(fault, read::Unreadable::Missing) {
+        "is not there; name the configuration with --config".into()
+    } else {
+        fault.to_string()
+    };
+    (None, vec![Fault::error(path, "", message)], fault.is_passing())
 }
 
 /// The same from bytes; `path` names the file in faults, and its directory is where relative paths start.

@@ -30,7 +30,7 @@ mod tenants;
 pub mod units;
 mod watch;
 
-pub use appliance::{appliance_in_part, load_appliance, parse_appliance};
+pub use appliance::{appliance_in_part, load_appliance, parse_appliance, reload_appliance};
 pub use environment::{Environment, MapEnvironment, ProcessEnvironment};
 pub use fault::{Fault, Severity, has_errors};
 pub use public_url::PublicUrl;

@@ -23,6 +23,33 @@ pub(crate) enum Unreadable {
     Io(io::Error),
 }
 
+impl Unreadable {
+    /// Whether it says nothing about the file, so that it may be read the next time: too many files are open, the disk
+    /// failed, somebody is writing. What is said about a file stays so until somebody changes it.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Io(fault) if is_passing(fault))
+    }
+}
+
+/// Whether an error of the system says nothing about what was looked at.
+pub(crate) fn is_passing(fault: &io::Error) -> bool {
+    use rustix::io::Errno;
+    const SAID: [Errno; 11] = [
+        Errno::ACCESS,
+        Errno::ISDIR,
+        Errno::LOOP,
+        Errno::NAMETOOLONG,
+        Errno::NOENT,
+        Errno::NODEV,
+        Errno::NOTDIR,
+        Errno::NXIO,
+        Errno::OVERFLOW,
+        Errno::PERM,
+        Errno::XDEV,
+    ];
+    fault.raw_os_error().is_none_or(|raw| !SAID.contains(&Errno::from_raw_os_error(raw)))
+}
+
 impl From<io::Error> for Unreadable {
     fn from(fault: io::Error) -> Self {
         if fault.kind() == io::ErrorKind::NotFound { Self::Missing } else { Self::Io(fault) }
@@ -43,14 +70,16 @@ pub(crate) fn file(path: &Path, bytes_max: u64) -> Result<(Vec<u8>, u32), Unread
     bounded(rustix::fs::open(path, FLAGS, Mode::empty())?, bytes_max)
 }
 
+/// A regular file, to be read.
+pub(crate) fn regular(path: &Path) -> Result<File, Unreadable> {
+    let file = File::from(rustix::fs::open(path, FLAGS, Mode::empty())?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(Unreadable::NotAFile) }
+}
+
 /// At most the first bytes of a regular file.
 pub(crate) fn start(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
-    let file = File::from(rustix::fs::open(path, FLAGS, Mode::empty())?);
-    if !file.metadata()?.is_file() {
-        return Err(Unreadable::NotAFile);
-    }
     let mut bytes = Vec::new();
-    file.take(bytes_max).read_to_end(&mut bytes)?;
+    regular(path)?.take(bytes_max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

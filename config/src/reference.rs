@@ -21,8 +21,12 @@ faulty one keeps that tenant's last good version and touches nobody else.
   `\"30d\"`), a rate is `\"100/s burst 200\"`, of bytes `\"10MiB/s burst 50MiB\"`, or `\"unlimited\"`. Without a burst it is one
   second's worth.
 - Relative paths start at the directory of the file that they stand in.
-- Files are read again on `SIGHUP` and when they change. Keys marked *restart* are read once, at start: a reload that
-  changes one says so and goes on with the old value.
+- Files are read again on `SIGHUP` and when they change: at once where the kernel tells of it, and within thirty seconds
+  where it does not, as of a file that a link leads to and of a link above the directory that is switched; within ten on
+  a network file system. A large directory is looked at less often, for at most a fiftieth of a core.
+- What cannot be read for a reason that passes, such as too many open files, stays as it was and is read again: after a
+  second, then ever less often, at least once a minute.
+- Keys marked *restart* are read once, at start: a reload that changes one says so and goes on with the old value.
 - Editors complete and check both files with [the schemas](schema/): put
   `#:schema <path>/tidegate.schema.json` into the first line.
 
@@ -38,7 +42,9 @@ Secrets are references, never values.
 | `systemd-credential:NAME` | command line | a credential that the unit loads with `LoadCredential=` |
 
 One newline at the end of a file is taken off. A file that group or others can read is a warning: `chmod 600` it. A
-secret that changes is picked up as a file that changes is.
+secret that changes is picked up as a file that changes is, also while its tenant's file is faulty: what is in force is
+the last good version of the file with the secrets as they are now. So a secret whose file is taken away or emptied, or
+that `tenants.allow_env` does not allow any more, verifies nothing from then on, and a new value counts.
 
 ## When a file is faulty
 
@@ -46,12 +52,13 @@ secret that changes is picked up as a file that changes is.
 |---|---|
 | the appliance's file, at a reload | the settings before stay in force |
 | the appliance's file, at start | Tidegate does not start, and says everything that is wrong |
-| a tenant's file | its last good version is used: from memory, or at start from `tenants.state_directory` |
+| a tenant's file | its last good version is used, from `tenants.state_directory`, with its secrets as they are now |
 | a tenant's file without a last good version | its endpoints answer 503, never 404, as far as they can be made out |
-| the file of a secret is taken away, and the tenant's file still names it | the secret is not used any more; an endpoint that has no other answers 503 |
+| a secret that the tenant's file names cannot be used: its file is taken away, is empty or no file, or holds no key of the scheme | it is not used any more, and neither is its value before; an endpoint that has no other answers 503 |
+| a file or a secret cannot be read for now | what was in force stays until it can be |
 | two tenants' files with the same endpoint id or alias | who had it keeps it; the other file is the faulty one |
-| the tenants' directory cannot be listed | every tenant stays as it was |
-| the tenants' directory has no tenant's file left, as where a volume is not mounted | every tenant stays as it was; to remove the last one, take the endpoints out of its file |
+| the tenants' directory cannot be listed | every tenant stays as it was, with the secrets that it had |
+| the tenants' directory has no tenant's file left, as where a volume is not mounted | every tenant stays as it was, with the secrets that it had; to remove the last one, take the endpoints out of its file |
 | the tenants' directory has too many files or entries | who was there stays; the rest is not read |
 | a tenant's file is taken away | the tenant is removed, once the file was missing for a second |
 ";

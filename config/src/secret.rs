@@ -9,7 +9,6 @@
 //!
 //! What was written in the place of a reference may be the secret itself, so no message here repeats it.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -72,15 +71,17 @@ pub(crate) struct TenantSecrets<'a> {
     name: String,
     directory: PathBuf,
     opened: Option<Result<OwnedFd, String>>,
-    /// References to files that are not there.
-    missing: BTreeSet<String>,
+    /// Whether a file is not there that was referred to.
+    any_missing: bool,
+    /// Whether a file could not be read for a reason that passes.
+    any_passing: bool,
 }
 
 impl<'a> TenantSecrets<'a> {
     pub(crate) fn new(environment: &'a dyn Environment, allow_env: &'a [String], tenants: &Path, tenant: &str) -> Self {
         let directory = tenants.join(format!("{tenant}.secrets"));
         let name = tenant.to_ascii_uppercase().replace('-', "_");
-        Self { environment, allow_env, name, directory, opened: None, missing: BTreeSet::new() }
+        Self { environment, allow_env, name, directory, opened: None, any_missing: false, any_passing: false }
     }
 
     pub(crate) fn resolve(&mut self, reference: &str) -> Result<ResolvedSecret, String> {
@@ -102,13 +103,15 @@ impl<'a> TenantSecrets<'a> {
         }
     }
 
-    /// Whether it was found that no file is there: what was there has been taken away.
-    pub(crate) fn is_missing(&self, reference: &str) -> bool {
-        self.missing.contains(reference)
+    /// Whether what could not be resolved so far may be there unchanged: something could not be read for now, and nothing
+    /// was found to be gone.
+    pub(crate) fn may_be_unchanged(&self) -> bool {
+        self.any_passing && !self.any_missing
     }
 
-    pub(crate) fn any_missing(&self) -> bool {
-        !self.missing.is_empty()
+    /// Whether it is worth while to look again, though nobody changes anything.
+    pub(crate) fn any_passing(&self) -> bool {
+        self.any_passing
     }
 
     fn file(&mut self, name: &str) -> Result<ResolvedSecret, String> {
@@ -116,16 +119,17 @@ impl<'a> TenantSecrets<'a> {
         let found = self.read(name);
         let gone = |fault: std::io::Error| fault.kind() == ErrorKind::NotFound;
         if found.is_err() && std::fs::symlink_metadata(self.directory.join(name)).is_err_and(gone) {
-            self.missing.insert(format!("secret:{name}"));
+            self.any_missing = true;
         }
         found
     }
 
     fn read(&mut self, name: &str) -> Result<ResolvedSecret, String> {
-        let directory = &self.directory;
+        let (directory, any_passing) = (&self.directory, &mut self.any_passing);
         let opened = self.opened.get_or_insert_with(|| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             rustix::fs::open(directory, flags, Mode::empty()).map_err(|fault| {
+                *any_passing |= read::is_passing(&fault.into());
                 format!(
                     "names a secret, and the directory {} cannot be opened: {fault}",
                     crate::fault::shown(directory)
@@ -135,6 +139,7 @@ impl<'a> TenantSecrets<'a> {
         let opened = opened.as_ref().map_err(Clone::clone)?;
         let path = directory.join(name);
         let read = read::beneath(opened, OsStr::new(name), SECRET_BYTES_MAX);
+        *any_passing |= read.as_ref().is_err_and(Unreadable::is_passing);
         from_file(read, Some(&path)).map_err(|fault| format!("{fault} ({})", crate::fault::shown(&path)))
     }
 }

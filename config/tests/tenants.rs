@@ -119,10 +119,22 @@ fn only_what_changed_is_parsed_again() {
     assert_eq!(fourth.changed, 2);
     assert_eq!(of(&fourth, "beta").endpoints[0].secrets[0].secret.expose(), b"k2");
     machine.appliance.tenants.allow_env.clear();
-    let fifth = machine.load(&mut files);
-    assert_eq!(in_force(&fifth).len(), 2);
-    assert!(Arc::ptr_eq(of(&fourth, "beta"), of(&fifth, "beta")));
-    fault_names(&fifth.faults, "beta.toml", "allow_env");
+    // What a file may not refer to any more is not used any more, now as after a restart.
+    for fifth in [machine.load(&mut files), machine.restarted()] {
+        assert_eq!(
+            (in_force(&fifth).len(), unavailable(&fifth)),
+            (2, vec!["wh_1".into(), "wh_3".into(), "wh_2".into()])
+        );
+        fault_names(&fifth.faults, "beta.toml", "allow_env");
+    }
+    // A setting that has nothing to do with secrets leaves what was good before.
+    machine.appliance.tenants.allow_env = vec!["KEY".into()];
+    let sixth = machine.load(&mut files);
+    assert_eq!((sixth.faults.len(), in_force(&sixth).len()), (0, 2));
+    machine.appliance.tenants.endpoints_per_tenant_max = 1;
+    let seventh = machine.load(&mut files);
+    assert!(Arc::ptr_eq(of(&sixth, "acme"), of(&seventh, "acme")) && unavailable(&seventh).is_empty());
+    fault_names(&seventh.faults, "acme.toml", "has 2 endpoints");
 }
 
 #[test]

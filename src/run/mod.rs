@@ -139,7 +139,7 @@ fn serve(
         metrics: config_metrics,
         snapshot: Arc::clone(&snapshot),
         state: Mutex::new(State { files: TenantFiles::new(appliance), appliance: appliance.clone() }),
-        missing: tokio::sync::Notify::new(),
+        again: reload::Again::default(),
     });
     // What is faulty at a cold start is served in its last good version, or not at all, and said.
     reloader.load(&health).ok_or(RunError::Load)?;

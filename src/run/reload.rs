@@ -46,8 +46,50 @@ pub(crate) struct Reloader {
     pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
     /// One reload at a time.
     pub(crate) state: Mutex<State>,
-    /// Told when a tenant's file is missing: it is removed by the next look, if it still is.
-    pub(crate) missing: tokio::sync::Notify,
+    pub(crate) again: Again,
+}
+
+/// When to look again though nobody says that anything changed.
+#[derive(Debug, Default)]
+pub(crate) struct Again {
+    told: tokio::sync::Notify,
+    when: Mutex<When>,
+}
+
+#[derive(Debug, Default)]
+struct When {
+    pause: Duration,
+    /// Loads in a row that could not read something.
+    failed: u32,
+}
+
+/// Until what could not be read is read again, the first time; then twice as long each time.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// And no longer: a change waits a minute at most once it can be read, and a look a minute costs little.
+const PAUSE_MAX: Duration = Duration::from_mins(1);
+
+impl Again {
+    /// `missing`: a tenant's file is; it is removed by the next look, if it still is. `unread`: something could not be
+    /// read for a reason that passes.
+    fn needed(&self, missing: bool, unread: bool) {
+        let mut when = self.when.lock().unwrap_or_else(PoisonError::into_inner);
+        when.failed = if unread { when.failed.saturating_add(1) } else { 0 };
+        let retry = unread.then(|| PAUSE_MIN.saturating_mul(1 << (when.failed - 1).min(16)).min(PAUSE_MAX));
+        if let Some(pause) = missing.then_some(config::ABSENCE).into_iter().chain(retry).min() {
+            when.pause = pause;
+            self.told.notify_one();
+        }
+    }
+
+    /// A reload did not come to an end: as where nothing could be read.
+    pub(crate) fn failed(&self) {
+        self.needed(false, true);
+    }
+
+    fn pause(&self) -> Duration {
+        self.when.lock().unwrap_or_else(PoisonError::into_inner).pause
+    }
 }
 
 #[derive(Debug)]
@@ -98,13 +140,13 @@ impl Reloader {
     fn reload(&self, health: &Health) -> Reloaded {
         let began = self.clock.monotonic();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (appliance, mut faults) = config::load_appliance(&self.path);
+        let (appliance, mut faults, unread) = config::reload_appliance(&self.path);
         let mut restart_needed = Vec::new();
         if let Some(appliance) = appliance.filter(|_| !has_errors(&faults)) {
             restart_needed = self.started.restart_needed(&appliance);
             state.appliance = self.started.with_live(appliance);
         }
-        let (snapshot, mut reloaded) = self.build(&mut state);
+        let (snapshot, mut reloaded) = self.build(&mut state, unread);
         faults.append(&mut reloaded.faults);
         health.set_degraded(faults.iter().filter(|f| f.is_error()).map(ToString::to_string).collect());
         let old = self.snapshot.swap(Arc::new(snapshot));
@@ -119,20 +161,18 @@ impl Reloader {
         reloaded
     }
 
-    /// Waits until it is time to look again whether what is missing still is. A wait that is given up is taken up by
-    /// the reload that it was given up for.
+    /// Waits until it is time to look again whether what is missing still is, and what could not be read can be. A wait
+    /// that is given up is taken up by the reload that it was given up for.
     pub(crate) async fn look_again(&self) {
-        self.missing.notified().await;
-        tokio::time::sleep(config::ABSENCE).await;
+        self.again.told.notified().await;
+        tokio::time::sleep(self.again.pause()).await;
     }
 
     /// The snapshot of the files as they are now; of what is faulty, its last good version.
-    pub(crate) fn build(&self, state: &mut State) -> (Snapshot, Reloaded) {
+    fn build(&self, state: &mut State, unread: bool) -> (Snapshot, Reloaded) {
         let judge = &mut |tenant| TenantEndpoints::new(tenant, &self.presets);
         let load = state.files.load(&state.appliance, &*self.environment, judge);
-        if load.missing > 0 {
-            self.missing.notify_one();
-        }
+        self.again.needed(load.missing > 0, unread || load.again);
         let (gateway, limits) = (state.appliance.gateway.clone(), state.appliance.limits.clone());
         let snapshot = Snapshot::new(gateway, limits, load.tenants, &load.unavailable);
         let reloaded = Reloaded {
@@ -223,7 +263,7 @@ mod tests {
                 state: Mutex::new(State { files: TenantFiles::new(&started), appliance: started.clone() }),
                 clock: Arc::clone(&clock),
                 started,
-                missing: tokio::sync::Notify::new(),
+                again: Again::default(),
             };
             let health = Health::new(registry, Arc::new(MemoryLog::new(domain::NodeId(1), clock)));
             let running = Self { root, reloader: Arc::new(reloader), health: Arc::new(health) };
@@ -277,6 +317,21 @@ mod tests {
         assert_eq!(running.reload().tenants, 2);
         running.reloader.look_again().await;
         assert_eq!(running.reload().tenants, 1);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_read_again_ever_less_often() {
+        let again = Again::default();
+        let pauses = (0..9).map(|_| {
+            again.needed(false, true);
+            again.pause().as_secs()
+        });
+        assert_eq!(pauses.collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        again.needed(true, true);
+        assert_eq!(again.pause(), config::ABSENCE, "a missing file does not wait that long");
+        again.needed(false, false);
+        again.needed(false, true);
+        assert_eq!(again.pause(), PAUSE_MIN, "and the next fault begins anew");
     }
 
     #[test]

@@ -144,6 +144,7 @@ pub(super) fn watch(runtime: &Runtime, mut watcher: Watcher, reloader: &Arc<Relo
             }
             if reloader.reload_beside(&health).await.is_none() {
                 tracing::error!("the reload ended in a fault of ours; what was served before still is");
+                reloader.again.failed();
             }
         }
     });

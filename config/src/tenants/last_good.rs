@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 use domain::TenantId;
 use rustix::fs::FlockOperation;
 
+use crate::read::{self, Unreadable};
+
 const MAGIC: &str = "tidegate-last-good 1\n";
 
 /// No record's first line is longer: kind, id, length, digits.
@@ -109,11 +111,21 @@ impl LastGood {
         self.directory.join("tenants.last-good")
     }
 
+    /// Whether it is there. It is not once somebody cleared the directory: then everything has to be kept anew.
+    pub(crate) fn is_there(&self) -> bool {
+        !fs::symlink_metadata(self.path()).is_err_and(|fault| fault.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Reads what is kept; nothing is fine.
     pub(crate) fn index(&mut self) -> io::Result<Index> {
         let index = Index::read(&self.path())?;
         self.garbage = index.end.saturating_sub(index.live);
         Ok(index)
+    }
+
+    /// What is kept now, for a look at a tenant's text.
+    pub(crate) fn look(&self) -> io::Result<Index> {
+        Index::read(&self.path())
     }
 
     /// Keeps records; they are durable when this returns. `index` is what [`Self::index`] said, where it was just
@@ -129,8 +141,7 @@ impl LastGood {
         }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let _lock = self.lock()?;
-        let mut file =
-            OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(self.path())?;
+        let mut file = open(OpenOptions::new().create(true).truncate(false).read(true).write(true), &self.path())?;
         let mut end = file.metadata()?.len();
         if let Some(index) = index.filter(|index| index.damaged) {
             file.set_len(index.end)?;
@@ -159,7 +170,7 @@ impl LastGood {
     /// Two processes of one appliance overlap for a moment at an upgrade.
     fn lock(&self) -> io::Result<File> {
         let path = self.directory.join("tenants.lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        let file = open(OpenOptions::new().create(true).truncate(false).write(true), &path)?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         Ok(file)
     }
@@ -168,7 +179,7 @@ impl LastGood {
     fn compact(&mut self) -> io::Result<()> {
         let index = Index::read(&self.path())?;
         let fresh = self.directory.join("tenants.last-good.new");
-        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        let file = open(OpenOptions::new().create(true).truncate(true).write(true), &fresh)?;
         let mut out = BufWriter::new(&file);
         out.write_all(MAGIC.as_bytes())?;
         for tenant in index.entries.keys() {
@@ -183,6 +194,17 @@ impl LastGood {
         File::open(&self.directory)?.sync_all()?;
         self.garbage = 0;
         Ok(())
+    }
+}
+
+/// Opens a regular file to write it. Opened without waiting, then looked at: a pipe in its place hangs nobody.
+fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let waits_not = rustix::fs::OFlags::NONBLOCK.union(rustix::fs::OFlags::NOCTTY).bits();
+    let file = options.mode(0o600).custom_flags(waits_not.cast_signed()).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::Unsupported, Unreadable::NotAFile))
     }
 }
 
@@ -212,10 +234,12 @@ impl Index {
     }
 
     fn read(path: &Path) -> io::Result<Self> {
-        let file = match File::open(path) {
+        let file = match read::regular(path) {
             Ok(file) => file,
-            Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Self::empty()),
-            Err(fault) => return Err(fault),
+            Err(Unreadable::Missing) => return Ok(Self::empty()),
+            Err(Unreadable::Io(fault)) => return Err(fault),
+            // As the system says it of what is there and cannot be what is asked for.
+            Err(fault) => return Err(io::Error::new(io::ErrorKind::Unsupported, fault)),
         };
         let length = file.metadata()?.len();
         let mut reader = BufReader::with_capacity(1 << 18, &file);

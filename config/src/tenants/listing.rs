@@ -32,11 +32,17 @@ pub(crate) struct Listing {
 }
 
 /// Lists `<tenant>.toml` files. Above `files_max` only those are taken that are known already.
-pub(crate) fn list(directory: &Path, files_max: usize, known: impl Fn(&TenantId) -> bool) -> Result<Listing, String> {
+/// Where it cannot be listed, a sentence, and whether that passes by itself.
+pub(crate) fn list(
+    directory: &Path,
+    files_max: usize,
+    known: impl Fn(&TenantId) -> bool,
+) -> Result<Listing, (String, bool)> {
     let unlisted = |fault: std::io::Error| {
-        format!(
+        let message = format!(
             "cannot be listed: {fault}; create it, or set tenants.directory. Until then every tenant stays as it was"
-        )
+        );
+        (message, read::is_passing(&fault))
     };
     let entries = std::fs::read_dir(directory).map_err(unlisted)?;
     let mut ids = Vec::new();

@@ -1,10 +1,12 @@
 //! The tenants' files as a set: loaded, and loaded again when something changed.
 //!
 //! What holds:
-//! - A faulty file keeps its tenant's last good version, from memory or, at a cold start, from the state directory.
-//!   With none, what can be made out of it is `Unavailable`: 503, never 404.
-//! - A secret whose file was taken away is not used any more, also where it makes the tenant's file faulty: the version
-//!   in force goes on without it, and an endpoint without any secret answers 503.
+//! - A faulty file keeps its tenant's last good version. With none, what can be made out of it is `Unavailable`: 503,
+//!   never 404; and what was so stays so until the file is good or gone.
+//! - The secrets of a last good version are read anew like all others, and what cannot be used any more is not used:
+//!   the version goes on without it, and an endpoint without any secret answers 503. A process that starts makes the
+//!   same of it as one that runs.
+//! - What cannot be read for a reason that passes stays as it was, and [`TenantsLoad::again`] says to look again.
 //! - A faulty file touches nobody else. Who had an endpoint id or an alias keeps it against a newcomer.
 //! - A file that did not change, and whose secrets did not, is not parsed again: its `Arc<Tenant>` is the same.
 //! - A file that is gone takes its tenant with it, durably: so one look is not enough. It has to be missing in two
@@ -13,6 +15,7 @@
 
 mod claims;
 mod digest;
+mod fallback;
 mod last_good;
 mod listing;
 mod reader;
@@ -33,6 +36,7 @@ use crate::tenant::{Alias, Tenant};
 use crate::tenant_file::{Names, Rules};
 
 use digest::Digester;
+use fallback::{Kept, Shelf};
 use last_good::{Index, LastGood, Record};
 use listing::Listing;
 use reader::Reader;
@@ -74,10 +78,13 @@ pub struct TenantsLoad<C = Tenant> {
     /// Tenants that are served although their files are missing. The load that comes [`ABSENCE`] after this one removes
     /// them: see that there is one.
     pub missing: usize,
+    /// Whether something could not be read for a reason that passes. No change is told when it has passed: look again.
+    pub again: bool,
 }
 
-/// A faulty file without a last good version, or whose last good version has lost secrets: what it most likely has answers 503 and never 404.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A faulty file without a last good version, or whose last good version has lost secrets: what it most likely has
+/// answers 503 and never 404.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unavailable {
     pub file: PathBuf,
     pub endpoints: Vec<EndpointId>,
@@ -93,6 +100,8 @@ pub struct TenantFiles<C = Tenant> {
     warm: bool,
     /// Whether the state directory could not be written: then everything is, the next time.
     unsaved: bool,
+    /// Last good texts, while they cannot be written: no more than the files themselves.
+    unkept: HashMap<TenantId, Box<[u8]>>,
     digester: Digester,
     /// Since when files are missing.
     missing: HashMap<TenantId, Duration>,
@@ -114,6 +123,17 @@ pub(crate) struct Bad {
     unavailable: Option<Unavailable>,
     /// Whether another file's change can mend it.
     contested: bool,
+    /// What answers for it is made of this.
+    kept: Kept,
+    /// What is wrong with what answers for it.
+    why: Option<String>,
+}
+
+impl Bad {
+    /// Whether all is well again, if the file is what answers for it: nothing of that is missing or somebody else's.
+    fn is_over(&self, same: bool) -> bool {
+        same && !self.contested && self.unavailable.is_none() && self.why.is_none()
+    }
 }
 
 impl<C: Judged> Known<C> {
@@ -135,6 +155,7 @@ impl<C: Judged> TenantFiles<C> {
             last_good: None,
             warm: false,
             unsaved: false,
+            unkept: HashMap::new(),
             digester: Digester::new(),
             missing: HashMap::new(),
             clock: SystemClock::shared(),
@@ -155,7 +176,8 @@ impl<C: Judged> TenantFiles<C> {
         judge: &mut Judge<'_, C>,
     ) -> TenantsLoad<C> {
         let mut faults = Vec::new();
-        let mut index = self.read_index(&mut faults);
+        let (index, mut again) = self.read_index(&mut faults);
+        self.unsaved |= self.warm && self.last_good.as_ref().is_some_and(|last_good| !last_good.is_there());
         let settings = &appliance.tenants;
         let was_there =
             |id: &TenantId| self.position(id).is_some() || index.as_ref().is_some_and(|index| index.has(id));
@@ -170,7 +192,8 @@ impl<C: Judged> TenantFiles<C> {
                 Listing { ids: were_there.iter().cloned().collect(), unread: true, ..listing }
             }
             Ok(listing) => listing,
-            Err(message) => {
+            Err((message, passing)) => {
+                again |= passing;
                 faults.push(Fault::error(&settings.directory, "tenants.directory", message));
                 Listing { ids: were_there.iter().cloned().collect(), unread: true, ..Listing::default() }
             }
@@ -187,7 +210,8 @@ impl<C: Judged> TenantFiles<C> {
             names: Names::default(),
             spool: self.last_good.as_ref().map(|_| Spool::default()),
             unsaved: self.unsaved,
-            index: index.as_ref(),
+            shelf: Shelf { index: index.as_ref(), unkept: &self.unkept, last_good: self.last_good.as_ref(), now: None },
+            again,
             judge,
         };
         let mut known: HashMap<TenantId, Known<C>> =
@@ -222,13 +246,15 @@ impl<C: Judged> TenantFiles<C> {
         let slots: Vec<Slot<C>> = slots.collect();
 
         let slots = settle::settle(slots, &mut reader);
-        let spool = reader.spool.take().unwrap_or_default();
-        self.keep(&slots, &spool, &removed, index.take().as_ref(), &mut faults);
+        let (spool, again) = (reader.spool.take().unwrap_or_default(), reader.again);
+        self.keep(&slots, &spool, &removed, index.as_ref(), &mut faults);
+        drop(index);
         drop(spool);
         let mut load = self.finish(slots, listing.strangers, removed);
         load.faults.splice(0..0, faults);
         // While not everything is listed, nobody is removed, however often somebody looks.
         load.missing = if listing.capped { 0 } else { self.missing.len() };
+        load.again = again;
         self.warm = true;
         load
     }
@@ -237,12 +263,9 @@ impl<C: Judged> TenantFiles<C> {
         self.known.binary_search_by(|known| known.id().cmp(&Some(id))).ok()
     }
 
-    /// What the state directory has: read at a cold start, or when it may be needed because something was faulty.
-    fn read_index(&mut self, faults: &mut Vec<Fault>) -> Option<Index> {
-        if self.warm {
-            return None;
-        }
-        let last_good = self.last_good.as_mut()?;
+    /// What the state directory has at a cold start, and whether it may be read later on where it cannot be now.
+    fn read_index(&mut self, faults: &mut Vec<Fault>) -> (Option<Index>, bool) {
+        let Some(last_good) = self.last_good.as_mut().filter(|_| !self.warm) else { return (None, false) };
         match last_good.index() {
             Ok(index) => {
                 if index.damaged {
@@ -250,12 +273,12 @@ impl<C: Judged> TenantFiles<C> {
                     faults.push(Fault::warning(last_good.path(), "", message));
                     self.unsaved = true;
                 }
-                Some(index)
+                (Some(index), false)
             }
             Err(fault) => {
                 let message = format!("cannot be read: {fault}; faulty files have no last good version");
                 faults.push(Fault::warning(last_good.path(), "", message));
-                None
+                (None, fallback::passes(&fault))
             }
         }
     }
@@ -271,10 +294,22 @@ impl<C: Judged> TenantFiles<C> {
     ) {
         let Some(last_good) = &mut self.last_good else { return };
         let good = slots.iter().filter_map(|slot| Some(Record::Good(&slot.id, spool.get(slot.to_keep()?))));
-        match last_good.append(good.chain(removed.iter().map(Record::Gone)), index) {
-            Ok(()) => self.unsaved = false,
+        // What was in the state directory may not be there any more; of faulty files it is in memory too.
+        let faulty =
+            slots.iter().filter(|_| self.unsaved).filter_map(|slot| Some(Record::Good(&slot.id, slot.kept()?)));
+        let unkept = self.unkept.iter().map(|(id, text)| Record::Good(id, text));
+        match last_good.append(unkept.chain(good).chain(faulty).chain(removed.iter().map(Record::Gone)), index) {
+            Ok(()) => {
+                self.unsaved = false;
+                self.unkept = HashMap::new();
+            }
             Err(fault) => {
                 self.unsaved = true;
+                let texts = slots.iter().filter_map(|slot| Some((slot.id.clone(), spool.get(slot.to_keep()?).into())));
+                self.unkept.extend(texts);
+                for id in removed {
+                    self.unkept.remove(id);
+                }
                 let message = format!(
                     "cannot be written: {fault}; a file that is faulty at the next start will have no last good version. Make the directory writable, or set tenants.state_directory"
                 );
@@ -296,6 +331,7 @@ impl<C: Judged> TenantFiles<C> {
             changed: removed.len(),
             removed,
             missing: 0,
+            again: false,
         };
         for id in &load.removed {
             tracing::info!(tenant = %id, "tenant removed: its file is gone");
@@ -333,6 +369,32 @@ impl<C: Judged> TenantFiles<C> {
 
 impl Unavailable {
     fn of(file: &Path) -> Self {
-        Self { file: file.into(), endpoints: Vec::new(), aliases: Vec::new() }
+        Self { file: file.into(), ..Self::default() }
+    }
+
+    /// Everything that a tenant answers for.
+    fn all_of(tenant: &Tenant) -> Self {
+        let enabled = || tenant.endpoints.iter().filter(|endpoint| endpoint.enabled);
+        let endpoints = enabled().map(|endpoint| endpoint.id.clone()).collect();
+        let aliases = enabled().flat_map(|endpoint| endpoint.aliases().iter().cloned()).collect();
+        Self { file: tenant.file(), endpoints, aliases }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.endpoints.is_empty() && self.aliases.is_empty()
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.add_at_most(other, usize::MAX);
+    }
+
+    /// Adds at most so many endpoints and as many aliases.
+    fn add_at_most(&mut self, other: &Self, max: usize) {
+        self.endpoints.extend(other.endpoints.iter().take(max).cloned());
+        self.endpoints.sort_unstable();
+        self.endpoints.dedup();
+        self.aliases.extend(other.aliases.iter().take(max).cloned());
+        self.aliases.sort_unstable();
+        self.aliases.dedup();
     }
 }

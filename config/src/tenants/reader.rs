@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use domain::TenantId;
 
-use super::digest::{self, Digester, References};
-use super::last_good::Index;
-use super::settle::{Candidate, Past, Slot, Spool};
+use super::digest::{Digester, References};
+use super::fallback::Shelf;
+use super::settle::{Slot, Spool};
 use super::{Judge, Judged, Known, Unavailable, recover};
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::read;
-use crate::secret::{ResolvedSecret, TenantSecrets};
+use crate::secret::TenantSecrets;
 use crate::settings::Appliance;
 use crate::tenant::{Tenant, file_of};
 use crate::tenant_file::{self, Names, Resolve, Rules};
@@ -27,12 +27,14 @@ pub(super) struct Reader<'a, 'j, C> {
     /// Where texts go that may have to be kept; none where nothing is.
     pub(super) spool: Option<Spool>,
     pub(super) unsaved: bool,
-    pub(super) index: Option<&'a Index>,
+    pub(super) shelf: Shelf<'a>,
+    /// Whether something could not be read that can be later on, though nobody changes it.
+    pub(super) again: bool,
     pub(super) judge: &'a mut Judge<'j, C>,
 }
 
 impl<C: Judged> Reader<'_, '_, C> {
-    fn path(&self, id: &TenantId) -> PathBuf {
+    pub(super) fn path(&self, id: &TenantId) -> PathBuf {
         file_of(&self.rules.directory, id.as_str())
     }
 
@@ -54,82 +56,79 @@ impl<C: Judged> Reader<'_, '_, C> {
             Ok((bytes, _)) => bytes,
             Err(fault) => return self.unreadable(id, before, &path, &fault),
         };
-        let mut secrets =
-            TenantSecrets::new(self.environment, &self.appliance.tenants.allow_env, &self.rules.directory, id.as_str());
         let mut references = References::default();
-        let digest = self.digester.of(&bytes, &mut references, &mut |reference| secrets.resolve(reference));
-        let unchanged = before.as_ref().is_some_and(|known| match (&known.bad, &known.tenant) {
-            (Some(bad), _) => bad.digest == digest && !bad.contested,
-            (None, Some(made)) => made.tenant().digest == digest,
-            (None, None) => false,
-        });
+        let (digest, passing, may_be_unchanged) = {
+            let mut secrets = self.secrets(&id);
+            let digest = self.digester.of(&bytes, &mut references, &mut |reference| secrets.resolve(reference));
+            (digest, secrets.any_passing(), secrets.may_be_unchanged())
+        };
+        self.again |= passing;
+        if may_be_unchanged && before.is_some() {
+            let message = "names secrets that cannot be read for now; what was in force stays until they are";
+            return self.not_now(id, before, Fault::error(&path, "", message));
+        }
         match before {
-            Some(known) if unchanged => {
+            Some(known) if self.is_unchanged(&id, &known, digest) => {
                 let mut slot = Slot::unchanged(id, known);
                 if self.unsaved && slot.is_good() {
                     slot.text = self.spool.as_mut().and_then(|spool| spool.put(&bytes));
                 }
                 slot
             }
-            before => {
-                // What is no reference at all was not looked up before; what is wrong with it is said in one place.
-                let resolve = &mut |it: &str| references.take(it).unwrap_or_else(|| secrets.resolve(it));
-                let before = before.and_then(|known| known.tenant);
-                let in_force = before.as_ref().is_some_and(|made| digest::is_same_text(&made.tenant().digest, &digest));
-                let mut slot = self.parse(id, before, &path, &bytes, digest, resolve);
-                if in_force && !slot.is_good() {
-                    slot.revoked = self.without_missing(&slot.id, &bytes, digest, &mut secrets).map(Box::new);
-                }
+            Some(Known { tenant: Some(made), bad: Some(bad) }) if bad.is_over(made.tenant().digest == digest) => {
+                // Its last good version again, which is in force already.
+                let tenant = Arc::clone(&made);
+                let before = Known { tenant: Some(made), bad: Some(bad) };
+                let mut slot = Slot::good(id, Some(before), tenant, Vec::new(), false);
+                slot.text = self.spool.as_mut().filter(|_| self.unsaved).and_then(|spool| spool.put(&bytes));
                 slot
             }
-        }
-    }
-
-    /// A version without those of its secrets whose files were taken away, and the endpoints that have none left: they
-    /// are disabled in it. None where nothing is missing, or where more than that is wrong.
-    fn without_missing(
-        &mut self,
-        id: &TenantId,
-        bytes: &[u8],
-        digest: [u8; 16],
-        secrets: &mut TenantSecrets<'_>,
-    ) -> Option<(Arc<C>, Unavailable)> {
-        if !secrets.any_missing() {
-            return None;
-        }
-        let path = self.path(id);
-        // No secret is empty: this one stands for those that are missing until they are taken out.
-        let missing = || ResolvedSecret { secret: domain::Secret::new(*b""), warning: None };
-        let resolve = &mut |it: &str| match secrets.resolve(it) {
-            Err(_) if secrets.is_missing(it) => Ok(missing()),
-            other => other,
-        };
-        let (tenant, _) = tenant_file::parse(&path, Some(id), bytes, &self.rules, &mut self.names, resolve);
-        let mut tenant = tenant?;
-        let mut gone = Unavailable::of(&path);
-        for endpoint in &mut tenant.endpoints {
-            let left = endpoint.secrets.iter().filter(|entry| !entry.secret.expose().is_empty()).cloned();
-            endpoint.secrets = left.collect();
-            if endpoint.enabled && endpoint.secrets.is_empty() {
-                endpoint.enabled = false;
-                gone.endpoints.push(endpoint.id.clone());
-                gone.aliases.extend(endpoint.aliases().iter().cloned());
+            before => {
+                // What is no reference at all was not looked up before; what is wrong with it is said in one place.
+                let (environment, appliance, directory) =
+                    (self.environment, self.appliance, Arc::clone(&self.rules.directory));
+                let allowed = &appliance.tenants.allow_env;
+                let mut secrets = TenantSecrets::new(environment, allowed, &directory, id.as_str());
+                let resolve = &mut |it: &str| references.take(it).unwrap_or_else(|| secrets.resolve(it));
+                self.parse(id, before, &path, &bytes, digest, resolve)
             }
         }
-        tenant.digest = digest;
-        let (made, _) = (self.judge)(tenant);
-        Some((Arc::new(made?), gone))
     }
 
-    fn unreadable(&self, id: TenantId, before: Option<Known<C>>, path: &Path, fault: &read::Unreadable) -> Slot<C> {
-        let message = format!("{fault}; mend it, or take the file away to remove the tenant");
+    /// Whether nothing is to be done: the file is as it was, and so is what answers for it if it is faulty.
+    fn is_unchanged(&self, id: &TenantId, known: &Known<C>, digest: [u8; 16]) -> bool {
+        match (&known.bad, &known.tenant) {
+            (Some(bad), _) => bad.digest == digest && !bad.contested && self.is_kept_unchanged(id, &bad.kept),
+            (None, Some(made)) => made.tenant().digest == digest,
+            (None, None) => false,
+        }
+    }
+
+    /// What was before, until something can be read that cannot be now.
+    fn not_now(&self, id: TenantId, before: Option<Known<C>>, fault: Fault) -> Slot<C> {
+        let mut slot = self.unread(id, before);
+        slot.faults.push(fault);
+        slot
+    }
+
+    fn unreadable(&mut self, id: TenantId, before: Option<Known<C>>, path: &Path, fault: &read::Unreadable) -> Slot<C> {
+        self.again |= fault.is_passing();
+        let message = if fault.is_passing() {
+            format!("{fault}; it is read again")
+        } else {
+            format!("{fault}; mend it, or take the file away to remove the tenant")
+        };
+        let digest = self.digester.of(message.as_bytes(), &mut References::default(), &mut |_| Err(String::new()));
+        if let Some(known) = before.as_ref().filter(|known| known.bad.is_some())
+            && self.is_unchanged(&id, known, digest)
+        {
+            return self.unread(id, before);
+        }
         let mut unavailable = Unavailable::of(path);
         // Too large to be read whole, but its beginning says most of what would be 404 otherwise.
         if let Ok(start) = read::start(path, self.appliance.tenants.file_bytes_max) {
             (unavailable.endpoints, unavailable.aliases) = recover::recover(&start, self.rules.endpoints_max);
         }
-        let digest = self.digester.of(message.as_bytes(), &mut References::default(), &mut |_| Err(String::new()));
-        let before = before.and_then(|known| known.tenant);
         Slot::faulty(id, before, digest, vec![Fault::error(path, "", message)], unavailable)
     }
 
@@ -143,7 +142,7 @@ impl<C: Judged> Reader<'_, '_, C> {
     fn parse(
         &mut self,
         id: TenantId,
-        before: Option<Arc<C>>,
+        before: Option<Known<C>>,
         path: &Path,
         bytes: &[u8],
         digest: [u8; 16],
@@ -151,7 +150,7 @@ impl<C: Judged> Reader<'_, '_, C> {
     ) -> Slot<C> {
         let (tenant, mut faults) = tenant_file::parse(path, Some(&id), bytes, &self.rules, &mut self.names, resolve);
         let judged = tenant.and_then(|tenant| self.judged(Tenant { digest, ..tenant }, &mut faults));
-        let incumbent = self.index.is_some_and(|index| index.holds(&id, bytes));
+        let incumbent = self.shelf.index.is_some_and(|index| index.holds(&id, bytes));
         let recovered = |bytes: &[u8], max| {
             let (endpoints, aliases) = recover::recover(bytes, max);
             Unavailable { file: path.into(), endpoints, aliases }
@@ -166,39 +165,5 @@ impl<C: Judged> Reader<'_, '_, C> {
             }
             None => Slot::faulty(id, before, digest, faults, recovered(bytes, self.rules.endpoints_max)),
         }
-    }
-}
-
-impl<C: Judged> Past<C> for Reader<'_, '_, C> {
-    fn last_good(&mut self, id: &TenantId) -> Candidate<C> {
-        let Some(index) = self.index else { return Candidate::None };
-        let bytes = match index.read_one(id) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Candidate::None,
-            Err(fault) => return Candidate::Unusable(format!("the last good version cannot be read: {fault}")),
-        };
-        let path = self.path(id);
-        let mut secrets =
-            TenantSecrets::new(self.environment, &self.appliance.tenants.allow_env, &self.rules.directory, id.as_str());
-        let parsed = tenant_file::parse(&path, Some(id), &bytes, &self.rules, &mut self.names, &mut |reference| {
-            secrets.resolve(reference)
-        });
-        let (tenant, mut faults) = parsed;
-        if let Some(made) = tenant.and_then(|tenant| self.judged(tenant, &mut faults)) {
-            return Candidate::Usable(made);
-        }
-        if let Some((tenant, gone)) = self.without_missing(id, &bytes, [0; 16], &mut secrets) {
-            return Candidate::Revoked(tenant, gone);
-        }
-        let first =
-            faults.iter().find(|fault| fault.is_error()).map_or_else(String::new, |fault| fault.message.clone());
-        Candidate::Unusable(format!("the last good version cannot be used either: {first}"))
-    }
-
-    fn had(&mut self, id: &TenantId) -> Option<Tenant> {
-        let bytes = self.index?.read_one(id).ok()??;
-        let stand_in = &mut |_: &str| Ok(ResolvedSecret { secret: domain::Secret::new(*b"any"), warning: None });
-        let (tenant, _) = tenant_file::parse(&self.path(id), Some(id), &bytes, &self.rules, &mut self.names, stand_in);
-        tenant
     }
 }

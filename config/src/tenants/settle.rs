@@ -11,6 +11,7 @@ use std::sync::Arc;
 use domain::TenantId;
 
 use super::claims::{Claims, Conflict, Owner};
+use super::fallback::{Fallback, Kept};
 use super::{Bad, Judged, Known, Unavailable};
 use crate::fault::Fault;
 use crate::tenant::Tenant;
@@ -22,10 +23,10 @@ pub(crate) struct Slot<C> {
     pub(crate) faults: Vec<Fault>,
     /// The file's text in the spool, where it has to be kept.
     pub(crate) text: Option<Text>,
-    /// The version in force without the secrets that are gone, and what has none left.
-    pub(crate) revoked: Option<Box<(Arc<C>, Unavailable)>>,
     /// In force before this load.
     before: Option<Arc<C>>,
+    /// What was wrong before this load.
+    was: Option<Box<Bad>>,
     state: State<C>,
 }
 
@@ -42,11 +43,20 @@ enum State<C> {
 #[derive(Debug)]
 struct Faulty<C> {
     digest: [u8; 16],
-    fallback: Option<Arc<C>>,
+    fallback: Fallback<C>,
+    /// What answers 503, since nothing else answers for it.
     unavailable: Unavailable,
-    /// Whether what is unavailable are endpoints of the fallback.
-    partial: bool,
     contested: bool,
+}
+
+impl<C> Faulty<C> {
+    fn has_unavailable(&self) -> bool {
+        self.fallback.made.is_none() || !self.fallback.gone.is_empty()
+    }
+
+    fn new(digest: [u8; 16], unavailable: Unavailable, contested: bool) -> Box<Self> {
+        Box::new(Self { digest, fallback: Fallback::none(), unavailable, contested })
+    }
 }
 
 /// Texts that may have to be kept, one behind the other: one large block that goes back as a whole, not a hundred
@@ -73,41 +83,32 @@ impl Spool {
     }
 }
 
-/// A version to fall back to.
-pub(crate) enum Candidate<C> {
-    None,
-    Unusable(String),
-    Usable(Arc<C>),
-    /// Without the secrets that are gone; what has none left.
-    Revoked(Arc<C>, Unavailable),
-}
-
 impl<C: Judged> Slot<C> {
     pub(crate) fn unchanged(id: TenantId, known: Known<C>) -> Self {
         let faults = known.bad.as_ref().map_or_else(Vec::new, |bad| bad.faults.clone());
-        Self { id, faults, text: None, revoked: None, before: known.tenant.clone(), state: State::Unchanged(known) }
+        Self { id, faults, text: None, before: known.tenant.clone(), was: None, state: State::Unchanged(known) }
     }
 
     pub(crate) fn good(
         id: TenantId,
-        before: Option<Arc<C>>,
+        before: Option<Known<C>>,
         tenant: Arc<C>,
         faults: Vec<Fault>,
         incumbent: bool,
     ) -> Self {
-        Self { id, faults, text: None, revoked: None, before, state: State::Good { tenant, incumbent } }
+        let (before, was) = before.map_or((None, None), |known| (known.tenant, known.bad));
+        Self { id, faults, text: None, before, was, state: State::Good { tenant, incumbent } }
     }
 
     pub(crate) fn faulty(
         id: TenantId,
-        before: Option<Arc<C>>,
+        before: Option<Known<C>>,
         digest: [u8; 16],
         faults: Vec<Fault>,
         unavailable: Unavailable,
     ) -> Self {
-        let state =
-            State::Faulty(Box::new(Faulty { digest, fallback: None, unavailable, partial: false, contested: false }));
-        Self { id, faults, text: None, revoked: None, before, state }
+        let (before, was) = before.map_or((None, None), |known| (known.tenant, known.bad));
+        Self { id, faults, text: None, before, was, state: State::Faulty(Faulty::new(digest, unavailable, false)) }
     }
 
     /// Whether the file itself is in force.
@@ -123,7 +124,7 @@ impl<C: Judged> Slot<C> {
         match &self.state {
             State::Unchanged(known) => known.tenant.as_ref(),
             State::Good { tenant, .. } => Some(tenant),
-            State::Faulty(faulty) => faulty.fallback.as_ref(),
+            State::Faulty(faulty) => faulty.fallback.made.as_ref(),
         }
     }
 
@@ -132,7 +133,7 @@ impl<C: Judged> Slot<C> {
         match &self.state {
             State::Unchanged(known) => known.bad.as_ref().is_some_and(|bad| bad.unavailable.is_some()),
             State::Good { .. } => false,
-            State::Faulty(faulty) => faulty.partial || faulty.fallback.is_none(),
+            State::Faulty(faulty) => faulty.has_unavailable(),
         }
     }
 
@@ -149,74 +150,65 @@ impl<C: Judged> Slot<C> {
         self.text.filter(|_| self.is_good())
     }
 
+    /// The last good version's text, of a file that is faulty.
+    pub(crate) fn kept(&self) -> Option<&[u8]> {
+        let kept = match &self.state {
+            State::Unchanged(known) => known.bad.as_ref().map(|bad| &bad.kept),
+            State::Good { .. } => None,
+            State::Faulty(faulty) => Some(&faulty.fallback.kept),
+        };
+        kept.and_then(Kept::text)
+    }
+
     pub(crate) fn into_known(self) -> Known<C> {
         match self.state {
             State::Unchanged(known) => known,
             State::Good { tenant, .. } => Known { tenant: Some(tenant), bad: None },
             State::Faulty(faulty) => {
-                let Faulty { digest, fallback, unavailable, partial, contested } = *faulty;
-                let unavailable = (partial || fallback.is_none()).then_some(unavailable);
-                let bad = Bad { id: self.id, digest, faults: self.faults, unavailable, contested };
-                Known { tenant: fallback, bad: Some(Box::new(bad)) }
+                let has_unavailable = faulty.has_unavailable();
+                let Faulty { digest, fallback, unavailable, contested } = *faulty;
+                let Fallback { made, kept, why, .. } = fallback;
+                let unavailable = has_unavailable.then_some(unavailable);
+                let bad = Bad { id: self.id, digest, faults: self.faults, unavailable, contested, kept, why };
+                Known { tenant: made, bad: Some(Box::new(bad)) }
             }
         }
     }
 
     /// Turns a good file that is in conflict with somebody into a faulty one.
-    fn contest(&mut self, faults: Vec<Fault>, fallback: Candidate<C>) {
+    fn contest(&mut self, faults: Vec<Fault>, fallback: Fallback<C>) {
         let State::Good { tenant, .. } = &self.state else { return };
         let tenant = tenant.tenant();
-        let ids = tenant.endpoints.iter().map(|endpoint| endpoint.id.clone()).collect();
-        let aliases = tenant.endpoints.iter().flat_map(|endpoint| endpoint.aliases().iter().cloned()).collect();
-        let unavailable = Unavailable { file: tenant.file(), endpoints: ids, aliases };
+        let unavailable = Unavailable::all_of(tenant);
         let digest = tenant.digest;
         self.faults.extend(faults);
-        self.state =
-            State::Faulty(Box::new(Faulty { digest, fallback: None, unavailable, partial: false, contested: true }));
+        self.state = State::Faulty(Faulty::new(digest, unavailable, true));
         self.fall_back(fallback);
     }
 
-    fn fall_back(&mut self, candidate: Candidate<C>) {
+    fn fall_back(&mut self, fallback: Fallback<C>) {
         let State::Faulty(faulty) = &mut self.state else { return };
-        match candidate {
-            Candidate::None => {}
-            Candidate::Unusable(message) => self.faults.push(Fault::error(&faulty.unavailable.file, "", message)),
-            Candidate::Usable(tenant) => faulty.fallback = Some(tenant),
-            Candidate::Revoked(tenant, gone) => {
-                let ids: Vec<_> = gone.endpoints.iter().take(20).map(ToString::to_string).collect();
-                let without = match ids.as_slice() {
-                    [] => String::new(),
-                    ids => format!("; without any, these endpoints answer 503: {}", ids.join(", ")),
-                };
-                let message = format!("what is in force has lost the secrets that are not there any more{without}");
-                self.faults.push(Fault::error(&gone.file, "", message));
-                faulty.fallback = Some(tenant);
-                faulty.unavailable = gone;
-                faulty.partial = true;
-            }
+        if fallback.made.is_some() {
+            // What answers in the last good version is there; what it has lost is not, and nothing else was known.
+            faulty.unavailable = fallback.gone.clone();
+        } else {
+            faulty.unavailable.add(&fallback.gone);
         }
+        if let Some(why) = &fallback.why {
+            self.faults.push(Fault::error(&faulty.unavailable.file, "", why.as_str()));
+        }
+        faulty.fallback = fallback;
     }
 
-    /// What a version had that cannot be used any more is unavailable, and not unknown.
-    fn is_unavailable(&mut self, had: Option<&Tenant>) {
-        let (State::Faulty(faulty), Some(had)) = (&mut self.state, had) else { return };
-        for endpoint in had.endpoints.iter().filter(|endpoint| endpoint.enabled) {
-            faulty.unavailable.endpoints.push(endpoint.id.clone());
-            faulty.unavailable.aliases.extend(endpoint.aliases().iter().cloned());
+    fn drop_fallback(&mut self) {
+        let State::Faulty(faulty) = &mut self.state else { return };
+        // What nobody else has of it is unavailable, and not unknown.
+        if let Some(made) = faulty.fallback.made.take() {
+            faulty.unavailable.add(&Unavailable::all_of(made.tenant()));
         }
-        faulty.unavailable.endpoints.sort_unstable();
-        faulty.unavailable.endpoints.dedup();
-        faulty.unavailable.aliases.sort_unstable();
-        faulty.unavailable.aliases.dedup();
-    }
-
-    fn drop_fallback(&mut self, message: String) {
-        if let State::Faulty(faulty) = &mut self.state {
-            faulty.fallback = None;
-            faulty.partial = false;
-            faulty.contested = true;
-            self.faults.push(Fault::error(&faulty.unavailable.file, "", message));
-        }
+        faulty.contested = true;
+        let message = "the last good version cannot be used: another tenant has its endpoints";
+        self.faults.push(Fault::error(&faulty.unavailable.file, "", message));
     }
 
     fn is_candidate(&self) -> bool {
@@ -224,32 +216,25 @@ impl<C: Judged> Slot<C> {
     }
 }
 
-/// Where versions that are not in memory are looked up: the state directory.
+/// Where last good versions are looked up.
 pub(crate) trait Past<C> {
-    /// The last good version, if it can still be used.
-    fn last_good(&mut self, id: &TenantId) -> Candidate<C>;
+    /// The last good version as far as it can be used now, with its secrets as they are now.
+    fn fallback(&mut self, id: &TenantId, before: Option<&Arc<C>>, was: Option<&Bad>) -> Fallback<C>;
     /// What the last good version has, whether it can still be used or not: its secrets are stand-ins.
-    fn had(&mut self, id: &TenantId) -> Option<Tenant>;
+    fn had(&mut self, id: &TenantId, was: Option<&Bad>) -> Option<Tenant>;
 }
 
 /// Settles who is in force.
 pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>) -> Vec<Slot<C>> {
     let endpoints = slots.iter().filter_map(Slot::in_force).map(|made| made.tenant().endpoints.len()).sum();
     let mut claims = Claims::with_capacity(endpoints);
-    let fall_back = |slot: &Slot<C>, past: &mut dyn Past<C>| match (slot.revoked.as_deref(), &slot.before) {
-        (Some((revoked, gone)), _) => Candidate::Revoked(Arc::clone(revoked), gone.clone()),
-        (None, Some(before)) => Candidate::Usable(Arc::clone(before)),
-        (None, None) => past.last_good(&slot.id),
-    };
+    let fall_back =
+        |slot: &Slot<C>, past: &mut dyn Past<C>| past.fallback(&slot.id, slot.before.as_ref(), slot.was.as_deref());
     // First those who were there: unchanged files, last good versions, and what the state directory has as it is.
     for owner in 0..slots.len() {
         if matches!(slots[owner].state, State::Faulty(_)) {
-            let candidate = fall_back(&slots[owner], past);
-            if matches!(candidate, Candidate::Unusable(_)) {
-                let had = past.had(&slots[owner].id);
-                slots[owner].is_unavailable(had.as_ref());
-            }
-            slots[owner].fall_back(candidate);
+            let fallback = fall_back(&slots[owner], past);
+            slots[owner].fall_back(fallback);
         }
         let first = !matches!(slots[owner].state, State::Good { incumbent: false, .. });
         if let Some(made) = slots[owner].in_force().filter(|_| first).cloned() {
@@ -260,9 +245,8 @@ pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>)
             } else {
                 // Only a state directory that somebody edited, or two files that were swapped while nobody looked.
                 let faults = said(&conflicts, tenant, &slots);
-                slots[owner].contest(faults, Candidate::None);
-                slots[owner]
-                    .drop_fallback("the last good version cannot be used: another tenant has its endpoints".into());
+                slots[owner].contest(faults, Fallback::none());
+                slots[owner].drop_fallback();
             }
         }
     }
@@ -271,7 +255,7 @@ pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>)
         let State::Good { tenant, incumbent: false } = &slot.state else { continue };
         if let Some(before) = &slot.before {
             claims.claim_kept(owner, tenant.tenant(), before.tenant());
-        } else if let Some(had) = past.had(&slot.id) {
+        } else if let Some(had) = past.had(&slot.id, slot.was.as_deref()) {
             claims.claim_kept(owner, tenant.tenant(), &had);
         }
     }
@@ -288,11 +272,11 @@ pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>)
         }
         failing.push((owner, said(&conflicts, tenant, &slots)));
         while let Some((owner, faults)) = failing.pop() {
-            let candidate = fall_back(&slots[owner], past);
+            let fallback = fall_back(&slots[owner], past);
             if let Some(made) = slots[owner].in_force() {
                 claims.release(owner, made.tenant());
             }
-            slots[owner].contest(faults, candidate);
+            slots[owner].contest(faults, fallback);
             put_back(owner, &mut slots, &mut claims, &mut failing);
         }
     }
@@ -310,7 +294,7 @@ fn put_back<C: Judged>(
     let fallback = made.tenant();
     let conflicts = claims.conflicts(owner, fallback);
     if conflicts.iter().any(|conflict| !slots[conflict.owner].is_candidate()) {
-        slots[owner].drop_fallback("the last good version cannot be used: another tenant has its endpoints".into());
+        slots[owner].drop_fallback();
         return;
     }
     let mut others: Vec<Owner> = conflicts.iter().map(|conflict| conflict.owner).collect();
