@@ -593,3 +593,57 @@ fn checking_writes_nothing() {
     assert_eq!(in_force(&load), ["acme: wh_1"]);
     assert!(!Path::new(&machine.appliance.tenants.state_directory).exists());
 }
+
+/// The disk fails where the last good versions are: the memory of this process is a file whose beginning cannot be read.
+fn state_fails(machine: &Machine) {
+    let kept = machine.root.path().join("state/tenants.last-good");
+    fs::rename(&kept, kept.with_extension("away")).unwrap();
+    std::os::unix::fs::symlink("/proc/self/mem", kept).unwrap();
+}
+
+fn state_mended(machine: &Machine) {
+    let kept = machine.root.path().join("state/tenants.last-good");
+    fs::rename(kept.with_extension("away"), kept).unwrap();
+}
+
+#[test]
+fn a_last_good_version_that_is_found_late_takes_no_endpoint_from_who_serves_it() {
+    let machine = Machine::new();
+    machine.good("acme", &["wh_1", "wh_2"]);
+    machine.restarted();
+    state_fails(&machine);
+    // Nothing says that it had the endpoint.
+    machine.write("acme.toml", "[[[");
+    machine.good("beta", &["wh_1"]);
+    let mut files = machine.process();
+    let load = machine.load(&mut files);
+    assert_eq!((in_force(&load), load.again), (vec!["beta: wh_1".to_owned()], true));
+    state_mended(&machine);
+    for load in [machine.load(&mut files), machine.load(&mut files)] {
+        assert_eq!((in_force(&load), unavailable(&load)), (vec!["beta: wh_1".into()], vec!["wh_2".into()]));
+        fault_names(&load.faults, "acme.toml", "another tenant has its endpoints");
+    }
+}
+
+#[test]
+fn a_newcomer_gets_nothing_of_a_faulty_files_while_the_state_cannot_be_read() {
+    let machine = Machine::new();
+    machine.good("acme", &["wh_1"]);
+    machine.restarted();
+    state_fails(&machine);
+    machine.write("acme.toml", &file("acme", &["wh_1", "wh_4"]).replace("scheme", "shceme"));
+    machine.good("beta", &["wh_1"]);
+    machine.good("delta", &["wh_4"]);
+    machine.good("gamma", &["wh_3"]);
+    let mut files = machine.process();
+    for load in [machine.load(&mut files), machine.load(&mut files)] {
+        assert_eq!((in_force(&load), load.again), (vec!["gamma: wh_3".to_owned()], true));
+        assert_eq!(unavailable(&load).iter().filter(|id| *id == "wh_1").count(), 2, "beta's and acme's");
+        fault_names(&load.faults, "beta.toml", "is an endpoint of acme.toml already");
+    }
+    state_mended(&machine);
+    // What it only names, and never had, is free again.
+    let load = machine.load(&mut files);
+    assert_eq!(in_force(&load), ["acme: wh_1", "delta: wh_4", "gamma: wh_3"]);
+    fault_names(&load.faults, "beta.toml", "is an endpoint of acme.toml already");
+}

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use domain::EndpointId;
 
+use super::Unavailable;
 use crate::tenant::{Alias, Endpoint, Tenant};
 
 /// A tenant's place in the list that is being settled.
@@ -88,6 +89,20 @@ impl Claims {
                 if had && claims.is_none_or(|claims| claims.other(Some(owner), alias).is_none()) {
                     self.claim_alias(owner, alias);
                 }
+            }
+        }
+    }
+
+    /// Claims what a text names, as far as nobody has it, here or in `others`.
+    pub(crate) fn claim_named(&mut self, owner: Owner, named: &Unavailable, others: &Self) {
+        for id in &named.endpoints {
+            if !others.ids.contains_key(id) {
+                self.ids.entry(id.clone()).or_insert(owner);
+            }
+        }
+        for alias in &named.aliases {
+            if !others.has_alias(None, alias) && !self.has_alias(None, alias) {
+                self.claim_alias(owner, alias);
             }
         }
     }

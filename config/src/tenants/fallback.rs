@@ -52,11 +52,13 @@ pub(crate) struct Fallback<C> {
     /// What is wrong with it, if anything is.
     pub(super) why: Option<String>,
     pub(super) kept: Kept,
+    /// Whether nothing is made for now only because the state directory cannot be read, which passes.
+    pub(super) unread: bool,
 }
 
 impl<C> Fallback<C> {
     pub(super) fn none() -> Self {
-        Self { made: None, gone: Unavailable::default(), why: None, kept: Kept::Unknown }
+        Self { made: None, gone: Unavailable::default(), why: None, kept: Kept::Unknown, unread: false }
     }
 }
 
@@ -210,13 +212,13 @@ impl<C: Judged> Past<C> for Reader<'_, '_, C> {
         }
         let as_it_was = |gone: &Unavailable, why: Option<String>, kept: Kept| {
             let why = why.or_else(|| was.and_then(|was| was.why.clone()));
-            Fallback { made: before.cloned(), gone: gone.clone(), why, kept }
+            Fallback { made: before.cloned(), gone: gone.clone(), why, kept, unread: false }
         };
         let unusable = |mut gone: Unavailable, had: Option<&Tenant>, why: Option<String>, kept: Kept| {
             for had in before.map(|made| made.tenant()).into_iter().chain(had) {
                 gone.add(&Unavailable::all_of(had));
             }
-            Fallback { made: None, gone, why, kept }
+            Fallback { made: None, gone, why, kept, unread: false }
         };
         let text: Arc<[u8]> = match kept {
             Kept::Text(text, _) => Arc::clone(text),
@@ -234,7 +236,7 @@ impl<C: Judged> Past<C> for Reader<'_, '_, C> {
                     return if passes && before.is_some() {
                         as_it_was(&gone, Some(why), Kept::Unknown)
                     } else {
-                        unusable(gone, None, Some(why), Kept::Unknown)
+                        Fallback { unread: passes, ..unusable(gone, None, Some(why), Kept::Unknown) }
                     };
                 }
             },
@@ -255,7 +257,7 @@ impl<C: Judged> Past<C> for Reader<'_, '_, C> {
         match self.with_what_is_there(id, &text, digest, &references) {
             Ok((made, gone, lost)) => {
                 let why = lost.then(|| lost_secrets(&gone));
-                Fallback { made: Some(made), gone, why, kept }
+                Fallback { made: Some(made), gone, why, kept, unread: false }
             }
             // The settings that it is judged by are others, and what it says and refers to is the same.
             Err(_) if before.is_some_and(|made| digest::has_same_content(&made.tenant().digest, &digest)) => {

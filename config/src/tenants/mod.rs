@@ -7,7 +7,8 @@
 //!   the version goes on without it, and an endpoint without any secret answers 503. A process that starts makes the
 //!   same of it as one that runs.
 //! - What cannot be read for a reason that passes stays as it was, and [`TenantsLoad::again`] says to look again.
-//! - A faulty file touches nobody else. Who had an endpoint id or an alias keeps it against a newcomer.
+//! - A faulty file touches nobody else. Who had an endpoint id or an alias keeps it against a newcomer. While the state
+//!   directory cannot be read and will be, a newcomer does not get what a faulty file names: it may have had it.
 //! - A file that did not change, and whose secrets did not, is not parsed again: its `Arc<Tenant>` is the same.
 //! - A file that is gone takes its tenant with it, durably: so one look is not enough. It has to be missing in two
 //!   listings, [`ABSENCE`] apart, and the tenant is served until then. A directory that cannot be listed, that has no

@@ -2,7 +2,8 @@
 //! can have only one.
 //!
 //! Who was there first stays: files that did not change and last good versions claim first, then every file that
-//! changed claims what it had before and keeps, and only then what is new. So a newcomer that names somebody else's
+//! changed claims what it had before and keeps, and only then what is new. Unchanged files are the first of all: two
+//! tenants never answer for one endpoint, also where a last good version is found late. So a newcomer that names somebody else's
 //! endpoint is the faulty one and holds up nobody's update, and an endpoint moves between two tenants when both files
 //! say so in one push.
 
@@ -230,8 +231,17 @@ pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>)
     let mut claims = Claims::with_capacity(endpoints);
     let fall_back =
         |slot: &Slot<C>, past: &mut dyn Past<C>| past.fallback(&slot.id, slot.before.as_ref(), slot.was.as_deref());
-    // First those who were there: unchanged files, last good versions, and what the state directory has as it is.
+    // First those who were there: unchanged files, which nobody can be put before…
+    for (owner, slot) in slots.iter().enumerate() {
+        if let State::Unchanged(Known { tenant: Some(made), .. }) = &slot.state {
+            claims.claim(owner, made.tenant());
+        }
+    }
+    // … then last good versions, and what the state directory has as it is.
     for owner in 0..slots.len() {
+        if matches!(slots[owner].state, State::Unchanged(_)) {
+            continue;
+        }
         if matches!(slots[owner].state, State::Faulty(_)) {
             let fallback = fall_back(&slots[owner], past);
             slots[owner].fall_back(fallback);
@@ -259,13 +269,26 @@ pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>)
             claims.claim_kept(owner, tenant.tenant(), &had);
         }
     }
+    let mut unread = Claims::default();
+    // What was in force of a faulty file cannot be said while the state directory cannot be read. What its text names is
+    // kept free of newcomers until then: who takes it would keep it.
+    for (owner, slot) in slots.iter().enumerate() {
+        if let State::Faulty(faulty) = &slot.state
+            && faulty.fallback.unread
+        {
+            unread.claim_named(owner, &faulty.unavailable, &claims);
+        }
+    }
     // Then the newcomers, by name; one that fails puts its last good version back, which was there before them all.
     let mut failing = Vec::new();
     for owner in 0..slots.len() {
         let State::Good { tenant, incumbent: false } = &slots[owner].state else { continue };
         let made = Arc::clone(tenant);
         let tenant = made.tenant();
-        let conflicts = claims.conflicts(owner, tenant);
+        let mut conflicts = claims.conflicts(owner, tenant);
+        if conflicts.is_empty() {
+            conflicts = unread.conflicts(owner, tenant);
+        }
         if conflicts.is_empty() {
             claims.claim(owner, tenant);
             continue;
