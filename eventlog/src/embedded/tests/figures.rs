@@ -1,0 +1,43 @@
+//! What the log says of itself.
+
+use super::*;
+
+#[test]
+fn stat_says_what_there_is() {
+    let on_disk = OnDisk::new(2);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    append_all(&log, &many(0, 500));
+    let stat = log.stat();
+    assert_eq!(stat.engine, "embedded");
+    assert_eq!(stat.lanes.len(), 4);
+    assert_eq!(stat.lanes.iter().map(|lane| lane.records).sum::<u64>(), 500);
+    let stored = log.stored_bytes(&tenant("acme")) + log.stored_bytes(&tenant("globex"));
+    assert_eq!(stat.lanes.iter().map(|lane| lane.event_bytes).sum::<u64>(), stored);
+    assert!(stat.lanes.iter().all(|lane| lane.disk_bytes > 0 && !lane.sync.is_empty() && lane.active));
+    assert!(stat.days_left.is_some_and(|days| days > 0.0), "{stat:?}");
+    let sealed = |lane: &Arc<Lane>| match &lane.segments {
+        Segments::Journal(journal) => journal.segments().iter().filter(|i| i.state == SegmentState::Sealed).count(),
+        Segments::View(_) => 0,
+    };
+    assert!(log.lanes.iter().map(sealed).sum::<usize>() > 0);
+}
+
+#[test]
+fn a_log_that_starts_on_a_full_disk_says_so_in_every_figure() {
+    let on_disk = OnDisk::new(1);
+    // More than any file system has: its reserve is reached from the first moment on.
+    let settings = Settings { reserve_bytes: 1 << 60, ..on_disk.settings() };
+    let (log, _) = EmbeddedLog::open(&settings, clock()).unwrap();
+    assert!(matches!(log.append(many(0, 1).remove(0)).wait(), Err(AppendError::Full)));
+    let stat = log.stat();
+    assert_eq!((stat.days_left, stat.reserve_bytes), (Some(0.0), 1 << 60));
+    assert!(stat.disk_free_bytes > 0);
+    let lane = &stat.lanes[0];
+    assert_eq!(lane.cannot_commit(), Some("the disk is full"));
+    let fault = lane.last_fault.as_ref().unwrap();
+    assert_eq!((fault.unix_ms, fault.reason.as_str()), (EPOCH_UNIX_MS, "the disk is full"));
+    drop(log);
+    let stat = on_disk.read_only().stat();
+    assert!(stat.disk_free_bytes > 0 && stat.days_left.is_none(), "{stat:?}");
+}
