@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::entry::AppendError;
-use super::format::SegmentHeader;
 use super::helper::Helper;
-use super::make::{Made, MakeError, make, prove};
+use super::make::{Made, MakeError, make_segment, prove};
 use super::names::segment_path;
-use super::options::{Backoff, SyncMode};
+use super::options::Backoff;
 use super::position::SegmentId;
 use super::queue::{Load, Pending};
 use super::shared::Shared;
-use super::storage::{WriteMode, refuses_direct};
 use super::trim::{drop_recyclable, is_full};
 use super::writer::Writer;
 
@@ -133,29 +131,4 @@ fn give_room_up(shared: &Shared, id: SegmentId) -> io::Result<bool> {
 
 fn prove_made(shared: &Shared, made: Made) -> io::Result<Made> {
     prove(&*shared.storage, &shared.settings.directory, &made.header).map(|()| made)
-}
-
-/// Makes a segment in the way that the file system takes; the first one finds out which that is.
-pub(crate) fn make_segment(shared: &Shared, id: SegmentId, recycled: Option<&str>) -> io::Result<Made> {
-    let settings = &shared.settings;
-    let header = SegmentHeader {
-        identity: shared.identity(id),
-        created_unix_ms: shared.clock.unix_ms(),
-        segment_bytes: settings.segment_bytes,
-    };
-    let attempt = |mode, recycled| make(&*shared.storage, &settings.directory, &header, mode, recycled);
-    let (made, mode) = match (shared.mode.get(), settings.sync) {
-        (Some(mode), _) => (attempt(*mode, recycled), *mode),
-        (None, SyncMode::Fdatasync) => (attempt(WriteMode::Buffered, recycled), WriteMode::Buffered),
-        (None, SyncMode::Direct) => (attempt(WriteMode::Direct, recycled), WriteMode::Direct),
-        (None, SyncMode::Auto) => match attempt(WriteMode::Direct, recycled) {
-            // The trimmed file went with the attempt, and left its room.
-            Err(error) if refuses_direct(&error) => (attempt(WriteMode::Buffered, None), WriteMode::Buffered),
-            made => (made, WriteMode::Direct),
-        },
-    };
-    let made = made?;
-    // Only one thread makes the first one.
-    shared.mode.set(mode).ok();
-    Ok(made)
 }

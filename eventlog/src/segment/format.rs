@@ -4,7 +4,6 @@
 
 use crc32c::{crc32c, crc32c_append};
 
-use super::observer::RecordView;
 use super::position::{BLOCK, Position, SegmentId, batch_offset};
 
 pub(crate) const VERSION: u32 = 1;
@@ -233,6 +232,17 @@ pub(crate) struct Records<'a> {
     at: usize,
     index: u32,
     count: u32,
+}
+
+/// A record as it lies in its batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordView<'a> {
+    pub position: Position,
+    pub stream: u64,
+    pub sequence: u64,
+    pub time_unix_ms: u64,
+    pub kind: u8,
+    pub payload: &'a [u8],
 }
 
 /// A record and where its payload lies in the batch's bytes.

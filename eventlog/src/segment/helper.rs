@@ -4,25 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::catalog::SegmentInfo;
-use super::first::make_segment;
-use super::format::IndexEntry;
-use super::make::{Made, MakeError};
-use super::observer::SideFile;
+use super::make::{Made, MakeError, make_segment};
 use super::options::WhenFull;
 use super::position::SegmentId;
-use super::seal;
+use super::seal::{self, Sealing};
 use super::shared::{Shared, locked};
 use super::trim;
-
-/// What is left to do for a segment that takes no more records.
-pub(crate) struct Sealing {
-    pub(crate) info: SegmentInfo,
-    pub(crate) batches: u64,
-    pub(crate) index: Vec<IndexEntry>,
-    pub(crate) last: bool,
-    pub(crate) side: Option<SideFile>,
-}
 
 enum Job {
     Prepare(SegmentId),

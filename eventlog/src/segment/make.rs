@@ -7,8 +7,10 @@ use std::sync::Arc;
 use super::aligned::AlignedBuf;
 use super::format::{HEADER_BLOCK, SegmentHeader};
 use super::names::{segment_path, unfinished_path};
+use super::options::SyncMode;
 use super::position::SegmentId;
-use super::storage::{Storage, StorageFile, WriteMode};
+use super::shared::Shared;
+use super::storage::{Storage, StorageFile, WriteMode, refuses_direct};
 use super::trim::is_full;
 
 /// A segment that is ready for its first batch.
@@ -46,9 +48,34 @@ pub(crate) fn write_durably(file: &dyn StorageFile, mode: WriteMode, offset: u64
     }
 }
 
+/// Makes a segment in the way that the file system takes; the first one finds out which that is.
+pub(crate) fn make_segment(shared: &Shared, id: SegmentId, recycled: Option<&str>) -> io::Result<Made> {
+    let settings = &shared.settings;
+    let header = SegmentHeader {
+        identity: shared.identity(id),
+        created_unix_ms: shared.clock.unix_ms(),
+        segment_bytes: settings.segment_bytes,
+    };
+    let attempt = |mode, recycled| make(&*shared.storage, &settings.directory, &header, mode, recycled);
+    let (made, mode) = match (shared.mode.get(), settings.sync) {
+        (Some(mode), _) => (attempt(*mode, recycled), *mode),
+        (None, SyncMode::Fdatasync) => (attempt(WriteMode::Buffered, recycled), WriteMode::Buffered),
+        (None, SyncMode::Direct) => (attempt(WriteMode::Direct, recycled), WriteMode::Direct),
+        (None, SyncMode::Auto) => match attempt(WriteMode::Direct, recycled) {
+            // The trimmed file went with the attempt, and left its room.
+            Err(error) if refuses_direct(&error) => (attempt(WriteMode::Buffered, None), WriteMode::Buffered),
+            made => (made, WriteMode::Direct),
+        },
+    };
+    let made = made?;
+    // Only one thread makes the first one.
+    shared.mode.set(mode).ok();
+    Ok(made)
+}
+
 /// Makes the segment from a trimmed file of the same size, or from zeros. What a trimmed file held does not parse
 /// under the new identity.
-pub(crate) fn make(
+fn make(
     storage: &dyn Storage,
     directory: &Path,
     header: &SegmentHeader,

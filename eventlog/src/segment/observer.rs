@@ -1,18 +1,8 @@
 //! The hook by which the layer above indexes what is committed, without the segment layer knowing what it is.
 
 use super::catalog::SegmentInfo;
-use super::position::{Position, SegmentId};
-
-/// A record as it lies in its batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordView<'a> {
-    pub position: Position,
-    pub stream: u64,
-    pub sequence: u64,
-    pub time_unix_ms: u64,
-    pub kind: u8,
-    pub payload: &'a [u8],
-}
+use super::format::RecordView;
+use super::position::SegmentId;
 
 /// Makes a side file's bytes; runs on the helper thread, after the segment is sealed.
 pub type SideFile = Box<dyn FnOnce() -> Vec<u8> + Send>;

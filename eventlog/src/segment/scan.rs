@@ -5,7 +5,7 @@
 //! batch before the one in front is durable: that is damage.
 
 use super::damage::{Damage, DamageKind};
-use super::format::{Footer, HEADER_BLOCK, Hash, Identity, IndexEntry, Invalid, Records, note_index};
+use super::format::{Footer, HEADER_BLOCK, Hash, Identity, IndexEntry, Invalid, RecordView, Records, note_index};
 use super::position::SegmentId;
 use super::window::{NoBatchReason, Window};
 
@@ -64,7 +64,7 @@ pub(crate) enum Manner {
 }
 
 /// A look at every record on the way.
-pub(crate) type Visit<'a> = &'a mut dyn FnMut(&super::observer::RecordView<'_>);
+pub(crate) type Visit<'a> = &'a mut dyn FnMut(&RecordView<'_>);
 
 /// Reads batches from the first one to `limit`. `known_end` is where a footer says that they end.
 pub(crate) fn scan(

@@ -4,15 +4,24 @@
 use std::io;
 
 use super::aligned::AlignedBuf;
-use super::catalog::SegmentState;
+use super::catalog::{SegmentInfo, SegmentState};
 use super::endfile;
-use super::format::{FOOTER_BLOCK, Footer, encode_index, padded};
-use super::helper::Sealing;
+use super::format::{FOOTER_BLOCK, Footer, IndexEntry, encode_index, padded};
 use super::make;
 use super::names::{end_path, segment_path, side_path};
+use super::observer::SideFile;
 use super::position::SegmentId;
 use super::shared::{Shared, locked};
 use super::side;
+
+/// What is left to do for a segment that takes no more records.
+pub(crate) struct Sealing {
+    pub(crate) info: SegmentInfo,
+    pub(crate) batches: u64,
+    pub(crate) index: Vec<IndexEntry>,
+    pub(crate) last: bool,
+    pub(crate) side: Option<SideFile>,
+}
 
 pub(crate) fn seal(shared: &Shared, mut sealing: Sealing) {
     let id = sealing.info.id;

@@ -20,12 +20,13 @@ use super::format::{
     BATCH_HEADER_BYTES, BatchHeader, Encoder, HEADER_BLOCK, Hash, Identity, IndexEntry, RECORD_HEADER_BYTES,
     RecordFields, Records, note_index, padded, tail_reserve,
 };
-use super::helper::{Helper, Sealing};
+use super::helper::Helper;
 use super::make::{Made, MakeError, write_durably};
 use super::names::{free_name, segment_path};
 use super::options::Backoff;
 use super::position::{Position, SegmentId};
 use super::queue::{Load, Pending};
+use super::seal::Sealing;
 use super::shared::{Shared, locked};
 
 /// How old the last look at the free space may get while records are appended.
