@@ -30,7 +30,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use domain::{EventId, NodeId};
 
 use crate::event::{Class, NewEvent};
-use crate::headers;
+use crate::headers::{self, BrokenBlock};
 
 pub const FORMAT_VERSION: u8 = 1;
 
@@ -60,6 +60,12 @@ pub enum DecodeError {
     Invalid { field: &'static str },
     #[error("there are bytes behind the end")]
     Trailing,
+}
+
+impl From<BrokenBlock> for DecodeError {
+    fn from(BrokenBlock: BrokenBlock) -> Self {
+        Self::Truncated { field: "headers" }
+    }
 }
 
 /// A field that is longer than its length can say.

@@ -7,8 +7,6 @@ use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::codec::DecodeError;
-
 /// Bytes in front of each field's own.
 const FIELD_HEAD: usize = 2 + 4;
 
@@ -32,6 +30,11 @@ pub struct FieldTooLarge {
     pub value_bytes: usize,
 }
 
+/// A field is not whole: these bytes are no block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes end within headers")]
+pub struct BrokenBlock;
+
 impl HeaderBlock {
     /// `bytes` is about what names and values take together: a good guess saves growing the buffer.
     pub fn with_capacity(bytes: usize) -> HeaderBlockBuilder {
@@ -39,7 +42,7 @@ impl HeaderBlock {
     }
 
     /// Takes bytes in the stored form, checked once here so that `iter` cannot meet a broken field.
-    pub fn from_encoded(bytes: Bytes) -> Result<Self, DecodeError> {
+    pub fn from_encoded(bytes: Bytes) -> Result<Self, BrokenBlock> {
         check(&bytes)?;
         Ok(Self { bytes })
     }
@@ -121,9 +124,9 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// Are these bytes a block in its stored form?
-pub(crate) fn check(mut bytes: &[u8]) -> Result<(), DecodeError> {
+pub(crate) fn check(mut bytes: &[u8]) -> Result<(), BrokenBlock> {
     while !bytes.is_empty() {
-        let (_, _, rest) = split(bytes).ok_or(DecodeError::Truncated { field: "headers" })?;
+        let (_, _, rest) = split(bytes).ok_or(BrokenBlock)?;
         bytes = rest;
     }
     Ok(())

@@ -64,7 +64,7 @@ impl Placed {
             peer: view.peer,
             method: view.method.into(),
             target: share(view.target),
-            headers: HeaderBlock::from_encoded(share(view.headers)).map_err(|fault| self.fault(fault))?,
+            headers: HeaderBlock::from_encoded(share(view.headers)).map_err(|fault| self.fault(fault.into()))?,
             body: share(view.body),
             scheme: view.scheme.into(),
             secret: view.secret.into(),
