@@ -1,20 +1,18 @@
-//! An epoch's first segment, and a fresh one after an error of the disk: made at once where that can be done, else as
-//! soon as it can. A process that starts on a full disk reads what is there and waits here for room.
+//! An epoch's first segment: made at once where that can be done, else as soon as it can. A process that starts
+//! on a full disk reads what is there and waits here for room.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::entry::AppendError;
+use super::fresh::fresh;
 use super::helper::Helper;
-use super::make::{Made, MakeError, make_segment, prove};
-use super::names::segment_path;
+use super::make::{Made, MakeError};
 use super::options::Backoff;
 use super::position::SegmentId;
 use super::queue::{Load, Pending};
 use super::shared::Shared;
-use super::trim::{drop_recyclable, is_full};
 use super::writer::Writer;
 
 /// What the writer's thread does: write, once there is a segment.
@@ -86,49 +84,4 @@ impl Writing {
         }
         None
     }
-}
-
-/// Tries until a fresh segment has proved the disk; `None` if the queue was closed before.
-pub(crate) fn fresh(shared: &Shared, heal: Backoff, id: SegmentId) -> Option<Made> {
-    let mut pause = heal.first;
-    loop {
-        if shared.queue.pause(pause) {
-            return None;
-        }
-        match make_proved(shared, id) {
-            Ok(made) => {
-                shared.counters.heals.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(segment = %made.id, "a fresh segment has proved the log's disk: appends go on");
-                return Some(made);
-            }
-            Err(error) => tracing::error!(%error, "the log's disk still fails"),
-        }
-        pause = (pause * 2).min(heal.max);
-    }
-}
-
-/// Makes a segment of fresh blocks: those of a trimmed file may be what the disk fails on. On a full disk the trimmed
-/// files give their room up for it, and so does one that was prepared under this name and never written to.
-fn make_proved(shared: &Shared, id: SegmentId) -> io::Result<Made> {
-    loop {
-        match make_segment(shared, id, None).and_then(|made| prove_made(shared, made)) {
-            Err(error) if is_full(&error) && give_room_up(shared, id)? => {}
-            made => return made,
-        }
-    }
-}
-
-/// False if there is nothing to be given up.
-fn give_room_up(shared: &Shared, id: SegmentId) -> io::Result<bool> {
-    if drop_recyclable(shared)? {
-        return Ok(true);
-    }
-    match shared.storage.remove(&segment_path(&shared.settings.directory, id)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        removed => removed.map(|()| true),
-    }
-}
-
-fn prove_made(shared: &Shared, made: Made) -> io::Result<Made> {
-    prove(&*shared.storage, &shared.settings.directory, &made.header).map(|()| made)
 }

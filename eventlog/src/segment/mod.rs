@@ -30,6 +30,7 @@ mod entry;
 mod epoch;
 mod first;
 mod format;
+mod fresh;
 mod helper;
 mod journal;
 mod look;

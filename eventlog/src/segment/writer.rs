@@ -15,11 +15,11 @@ use std::time::Duration;
 use super::aligned::AlignedBuf;
 use super::catalog::{SegmentInfo, SegmentState};
 use super::entry::{AppendError, Appended, CheckContext, Waiter};
-use super::first::fresh;
 use super::format::{
     BATCH_HEADER_BYTES, BatchHeader, Encoder, HEADER_BLOCK, Hash, Identity, IndexEntry, RECORD_HEADER_BYTES,
     RecordFields, Records, note_index, padded, tail_reserve,
 };
+use super::fresh::fresh;
 use super::helper::Helper;
 use super::make::{Made, MakeError, write_durably};
 use super::names::{free_name, segment_path};
