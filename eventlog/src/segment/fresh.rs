@@ -8,7 +8,8 @@ use super::names::segment_path;
 use super::options::Backoff;
 use super::position::SegmentId;
 use super::shared::Shared;
-use super::trim::{drop_recyclable, is_full};
+use super::storage::is_full;
+use super::trim::drop_recyclable;
 
 /// Tries until a fresh segment has proved the disk; `None` if the queue was closed before.
 pub(crate) fn fresh(shared: &Shared, heal: Backoff, id: SegmentId) -> Option<Made> {

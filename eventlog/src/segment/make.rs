@@ -10,8 +10,7 @@ use super::names::{segment_path, unfinished_path};
 use super::options::SyncMode;
 use super::position::SegmentId;
 use super::shared::Shared;
-use super::storage::{Storage, StorageFile, WriteMode, refuses_direct};
-use super::trim::is_full;
+use super::storage::{Storage, StorageFile, WriteMode, is_full, refuses_direct};
 
 /// A segment that is ready for its first batch.
 #[derive(Debug)]

@@ -50,6 +50,7 @@ mod stat;
 pub mod storage;
 mod trim;
 mod trim_clock;
+mod trim_mark;
 mod trim_time;
 mod verify;
 mod view;

@@ -13,8 +13,8 @@ use super::format::{HEADER_BLOCK, LogId, SegmentHeader};
 use super::names::{self, LOG_ID, Name, TRIM_MARK, end_path, free_name, lock_path, segment_path, side_path};
 use super::position::{Position, SegmentId};
 use super::scan::Manner;
-use super::storage::{Lock, Storage, WriteMode, read_or_nothing};
-use super::trim::{decode_mark, encode_mark, ignore_missing, is_full};
+use super::storage::{Lock, Storage, WriteMode, ignore_missing, is_full, read_or_nothing};
+use super::trim_mark::{decode_mark, encode_mark};
 use super::window::Window;
 
 /// What was found when a journal was opened.

@@ -12,7 +12,8 @@ use super::names::{self, Name, TRIM_MARK, end_path, free_name, lock_path, segmen
 use super::position::{Position, SegmentId};
 use super::settle;
 use super::shared::{Shared, locked};
-use super::storage::{Storage, WriteMode};
+use super::storage::{Storage, WriteMode, ignore_missing, is_full};
+use super::trim_mark::{decode_mark, encode_mark};
 
 /// What becomes of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,25 +38,6 @@ impl Trimmed {
         self.records += info.records;
         self.bytes += info.file_bytes;
     }
-}
-
-const MARK_BYTES: usize = 8 + 16 + 16 + 4;
-const MARK_MAGIC: [u8; 8] = *b"TGtrimd\x01";
-
-pub(crate) fn encode_mark(log: &LogId, trimmed: Position) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(MARK_BYTES);
-    bytes.extend_from_slice(&MARK_MAGIC);
-    bytes.extend_from_slice(log);
-    bytes.extend_from_slice(&trimmed.to_bytes());
-    let crc = crc32c::crc32c(&bytes);
-    bytes.extend_from_slice(&crc.to_le_bytes());
-    bytes
-}
-
-pub(crate) fn decode_mark(log: &LogId, bytes: &[u8]) -> Option<Position> {
-    let position: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
-    let position = Position::from_bytes(position);
-    (bytes == encode_mark(log, position)).then_some(position)
 }
 
 /// Drops segments from the front while `wanted` says so. The active segment and those of another living process
@@ -146,10 +128,6 @@ pub(crate) fn drop_recyclable(shared: &Shared) -> io::Result<bool> {
     Ok(true)
 }
 
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 /// How far anybody trimmed, as the disk says it; `None` if it says nothing that makes sense.
 fn mark_on_disk(shared: &Shared) -> Option<Position> {
     let mark = shared.storage.read(&shared.settings.directory.join(TRIM_MARK), 4096).ok().flatten();
@@ -235,30 +213,4 @@ fn drop_segment(shared: &Shared, info: &SegmentInfo, keep: Keep) -> io::Result<(
         observer.trimmed(info.id);
     }
     Ok(())
-}
-
-/// Somebody else was faster, or it never was: either way it is gone.
-pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_is_whole_or_nothing() {
-        let mark = encode_mark(&[3; 16], Position::new(5, 77));
-        assert_eq!(decode_mark(&[3; 16], &mark), Some(Position::new(5, 77)));
-        assert_eq!(decode_mark(&[4; 16], &mark), None);
-        for at in 0..mark.len() {
-            let mut flipped = mark.clone();
-            flipped[at] ^= 0x10;
-            assert_eq!(decode_mark(&[3; 16], &flipped), None);
-            assert_eq!(decode_mark(&[3; 16], &mark[..at]), None);
-        }
-    }
 }

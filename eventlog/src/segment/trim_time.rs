@@ -7,8 +7,7 @@ use std::path::Path;
 use super::format::LogId;
 use super::names::TRIM_TIME;
 use super::shared::{Shared, locked};
-use super::storage::{Storage, WriteMode, read_or_nothing};
-use super::trim::is_full;
+use super::storage::{Storage, WriteMode, is_full, read_or_nothing};
 
 const MAGIC: [u8; 8] = *b"TGbelvd\x01";
 const BYTES: usize = 8 + 16 + 8 + 4;

@@ -12,7 +12,7 @@ use super::position::{Position, SegmentId};
 use super::recover::{Listing, OpenError, header_log_id, stored_log_id};
 use super::scan::{Manner, Sums};
 use super::storage::{Storage, read_or_nothing};
-use super::trim::decode_mark;
+use super::trim_mark::decode_mark;
 
 /// What a check found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

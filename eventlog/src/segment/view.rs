@@ -23,7 +23,7 @@ use super::recover::{Listing, OpenError, enter, header_log_id, stored_log_id};
 use super::scan::Manner;
 use super::shared::{Parts, Settings, Shared};
 use super::storage::{Space, Storage, read_or_nothing};
-use super::trim::decode_mark;
+use super::trim_mark::decode_mark;
 
 /// A directory of segments, open for reading only.
 #[derive(Debug)]

@@ -39,6 +39,18 @@ pub(crate) fn refuses_direct(error: &io::Error) -> bool {
     [rustix::io::Errno::INVAL, rustix::io::Errno::OPNOTSUPP].iter().any(|e| Some(e.raw_os_error()) == code)
 }
 
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Somebody else was faster, or it never was: either way it is gone.
+pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 /// How a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMode {
