@@ -97,8 +97,12 @@ impl Case<'_> {
                 // The writer went on between two looks of ours: what is behind is for the next time.
                 break;
             }
-            let lost = looked.damage.iter().any(|damage| damage.kind.loses_records() && damage.end >= looked.sums.end);
-            carry = if lost { None } else { looked.sums.root.or(carry) };
+            let lost = looked
+                .held
+                .damage
+                .iter()
+                .any(|damage| damage.kind.loses_records() && damage.end >= looked.held.sums.end);
+            carry = if lost { None } else { looked.held.sums.root.or(carry) };
             epoch.segments.push(looked);
         }
         self.conclude(&mut epoch);
@@ -118,7 +122,7 @@ impl Case<'_> {
             epoch.segments.last().filter(|before| before.id.sequence.checked_add(1) == Some(looked.id.sequence));
         let before = before.map(|before| (before.id, before.scanned));
         let worth_a_read = before.is_some_and(|(_, scanned)| scanned);
-        let named = match looked.first_previous {
+        let named = match looked.held.first_previous {
             None if worth_a_read && !looked.scanned => self.place(looked.id).first_previous(looked.file_bytes),
             named => named,
         };
@@ -127,23 +131,23 @@ impl Case<'_> {
             return true;
         }
         // The last batch that has records, in whichever segment: was it given up?
-        let last = epoch.segments.iter_mut().rev().find(|before| before.sums.batches > 0);
+        let last = epoch.segments.iter_mut().rev().find(|before| before.held.sums.batches > 0);
         if let Some(last) = last
-            && let Some((sums, previous)) = last.before_last
+            && let Some((sums, previous)) = last.held.before_last
             && previous == named
         {
             epoch.disowned.push(Torn { segment: last.id, offset: sums.end });
-            last.sums = sums;
-            last.index.retain(|entry| entry.file_offset < sums.end);
-            last.dirty_padding.retain(|offset| *offset < sums.end);
-            last.torn = false;
+            last.held.sums = sums;
+            last.held.index.retain(|entry| entry.file_offset < sums.end);
+            last.held.dirty_padding.retain(|offset| *offset < sums.end);
+            last.held.torn = false;
             return true;
         }
         if self.manner == Manner::Settled {
             let neighbour = epoch.segments.last_mut().filter(|last| Some(last.id) == before.map(|(id, _)| id));
             if let Some(last) = neighbour {
-                let (segment, end) = (last.id, last.sums.end);
-                last.damage.push(Damage { segment, offset: end, end, kind: DamageKind::Tail });
+                let (segment, end) = (last.id, last.held.sums.end);
+                last.held.damage.push(Damage { segment, offset: end, end, kind: DamageKind::Tail });
             } else {
                 // The first batches of the epoch are not the first ones that were written.
                 let at = HEADER_BLOCK;
@@ -156,19 +160,19 @@ impl Case<'_> {
     fn conclude(&self, epoch: &mut Epoch) {
         if self.manner == Manner::Live {
             // The last batch may not be durable yet. The one in front of it is, or it would not be the last.
-            if let Some(last) = epoch.segments.iter_mut().rev().find(|looked| looked.sums.batches > 0)
+            if let Some(last) = epoch.segments.iter_mut().rev().find(|looked| looked.held.sums.batches > 0)
                 && last.sealed.is_none()
-                && let Some((sums, _)) = last.before_last
+                && let Some((sums, _)) = last.held.before_last
                 && !(self.read_only && self.make_durable(last.id))
             {
-                last.sums = sums;
+                last.held.sums = sums;
             }
         }
         for looked in &epoch.segments {
-            if looked.torn && self.manner == Manner::Settled {
-                epoch.torn.push(Torn { segment: looked.id, offset: looked.sums.end });
+            if looked.held.torn && self.manner == Manner::Settled {
+                epoch.torn.push(Torn { segment: looked.id, offset: looked.held.sums.end });
             }
-            epoch.damage.extend(looked.damage.iter().copied());
+            epoch.damage.extend(looked.held.damage.iter().copied());
         }
     }
 }
@@ -179,45 +183,45 @@ impl Looked {
             id: self.id,
             state,
             file_bytes: self.file_bytes,
-            end: self.sums.end,
-            records: self.sums.records,
-            min_unix_ms: self.sums.min_unix_ms,
-            max_unix_ms: self.sums.max_unix_ms,
-            root: self.sums.root.unwrap_or_default(),
+            end: self.held.sums.end,
+            records: self.held.sums.records,
+            min_unix_ms: self.held.sums.min_unix_ms,
+            max_unix_ms: self.held.sums.max_unix_ms,
+            root: self.held.sums.root.unwrap_or_default(),
         }
     }
 
     /// Writes down where the segment ends, so that the next open need not read it.
     pub(crate) fn record_end(&mut self, case: &Case<'_>, now_unix_ms: u64, cut: bool) -> io::Result<()> {
-        let index = encode_index(&self.index);
+        let index = encode_index(&self.held.index);
         let footer = Footer {
             identity: Identity { log: case.log, segment: self.id },
             last: self.sealed.is_some_and(|footer| footer.last),
-            end: self.sums.end,
+            end: self.held.sums.end,
             index_offset: 0,
             index_bytes: u32::try_from(index.len()).map_err(io::Error::other)?,
             index_crc: crc32c::crc32c(&index),
-            records: self.sums.records,
-            batches: self.sums.batches,
-            min_unix_ms: self.sums.min_unix_ms,
-            max_unix_ms: self.sums.max_unix_ms,
-            root: self.sums.root.unwrap_or_default(),
+            records: self.held.sums.records,
+            batches: self.held.sums.batches,
+            min_unix_ms: self.held.sums.min_unix_ms,
+            max_unix_ms: self.held.sums.max_unix_ms,
+            root: self.held.sums.root.unwrap_or_default(),
             sealed_unix_ms: now_unix_ms,
         };
-        let kept: Vec<Damage> = self.damage.iter().filter(|damage| damage.kind.loses_records()).copied().collect();
+        let kept: Vec<Damage> = self.held.damage.iter().filter(|damage| damage.kind.loses_records()).copied().collect();
         let Some(bytes) = endfile::encode(&footer, &index, &kept) else { return Ok(()) };
         if self.sealed.is_none() {
             self.clear_padding(case)?;
         }
         case.storage.put(&end_path(case.directory, self.id), &bytes)?;
         self.sealed = Some(footer);
-        if cut && kept.is_empty() && self.sums.end < self.file_bytes {
+        if cut && kept.is_empty() && self.held.sums.end < self.file_bytes {
             // Nothing behind the end was ever acknowledged. Its space goes back: a process that is killed often would
             // fill the disk with empty tails.
             let file = case.storage.open_write(&segment_path(case.directory, self.id), WriteMode::Buffered)?;
-            file.set_len(self.sums.end)?;
+            file.set_len(self.held.sums.end)?;
             file.sync()?;
-            self.file_bytes = self.sums.end;
+            self.file_bytes = self.held.sums.end;
         }
         Ok(())
     }
@@ -225,14 +229,15 @@ impl Looked {
     /// The write that the power cut short may have brought the records of the last batch, and not the zeros behind them:
     /// there is what a recycled file held.
     fn clear_padding(&self, case: &Case<'_>) -> io::Result<()> {
-        let last = self.before_last.map(|(before, _)| before.end).filter(|last| self.dirty_padding.contains(last));
+        let last =
+            self.held.before_last.map(|(before, _)| before.end).filter(|last| self.held.dirty_padding.contains(last));
         let Some(last) = last else { return Ok(()) };
         let place = case.place(self.id);
         let path = segment_path(case.directory, self.id);
         let mut window = Window::new(case.storage.open_read(&path, WriteMode::Buffered)?);
-        let Ok(batch) = window.batch(&place.identity, last, self.sums.end) else { return Ok(()) };
+        let Ok(batch) = window.batch(&place.identity, last, self.held.sums.end) else { return Ok(()) };
         let end = last + u64::from(batch.header.bytes);
-        let stale = usize::try_from(self.sums.end.saturating_sub(end)).map_err(io::Error::other)?;
+        let stale = usize::try_from(self.held.sums.end.saturating_sub(end)).map_err(io::Error::other)?;
         let file = case.storage.open_write(&path, WriteMode::Buffered)?;
         file.write_at(end, &vec![0; stale])?;
         file.sync()

@@ -11,7 +11,7 @@ use super::format::{
 };
 use super::names::{end_path, segment_path};
 use super::position::{BLOCK, SegmentId};
-use super::scan::{Manner, Sums, Visit, scan};
+use super::scan::{Manner, Scan, Sums, Visit, scan};
 use super::storage::{Storage, WriteMode, read_or_nothing};
 use super::window::Window;
 
@@ -29,13 +29,7 @@ pub(crate) struct Looked {
     pub(crate) file_bytes: u64,
     /// Size of the file when it was made, if its header says so.
     pub(crate) made_bytes: Option<u64>,
-    pub(crate) sums: Sums,
-    pub(crate) before_last: Option<(Sums, Hash)>,
-    pub(crate) first_previous: Option<Hash>,
-    pub(crate) index: Vec<IndexEntry>,
-    pub(crate) damage: Vec<Damage>,
-    pub(crate) torn: bool,
-    pub(crate) dirty_padding: Vec<u64>,
+    pub(crate) held: Scan,
     /// A footer or an end file said where it ends.
     pub(crate) sealed: Option<Footer>,
     /// The batches were read.
@@ -136,13 +130,7 @@ impl Place<'_> {
             id,
             file_bytes,
             made_bytes,
-            sums: Sums::none(),
-            before_last: None,
-            first_previous: None,
-            index: Vec::new(),
-            damage,
-            torn: false,
-            dirty_padding: Vec::new(),
+            held: Scan { damage, ..Scan::none() },
             sealed: sealed.as_ref().map(|sealed| sealed.footer),
             scanned: false,
         };
@@ -158,31 +146,30 @@ impl Place<'_> {
                 }
                 window = Window::new(self.storage.open_read(&path, WriteMode::Direct)?);
             }
-            let scan = scan(&mut window, &self.identity, limit, end, manner, visit);
+            let known = std::mem::take(&mut looked.held.damage);
+            looked.held = scan(&mut window, &self.identity, limit, end, manner, visit);
             looked.scanned = true;
-            looked.sums = scan.sums;
-            looked.before_last = scan.before_last;
-            looked.first_previous = scan.first_previous;
-            looked.index = scan.index;
-            looked.torn = scan.torn;
-            looked.dirty_padding = scan.dirty_padding;
-            for found in scan.damage {
-                if !looked.damage.contains(&found) {
-                    looked.damage.push(found);
+            for found in std::mem::replace(&mut looked.held.damage, known) {
+                if !looked.held.damage.contains(&found) {
+                    looked.held.damage.push(found);
                 }
             }
             // Only a seal shortens a file, and it says so: in a footer, or in a file beside it. Where that one is there and
             // does not read, a file that ends just where its batches do is one that recovery cut.
-            let cut = looked.damage.contains(&self.damage(0, 0, DamageKind::Footer))
-                && looked.sums.batches > 0
-                && looked.sums.end == file_bytes;
+            let cut = looked.held.damage.contains(&self.damage(0, 0, DamageKind::Footer))
+                && looked.held.sums.batches > 0
+                && looked.held.sums.end == file_bytes;
             if sealed.is_none() && !cut && made_bytes.is_some_and(|made| file_bytes < made) && manner == Manner::Settled
             {
-                looked.damage.push(self.damage(file_bytes, made_bytes.unwrap_or(file_bytes), DamageKind::Truncated));
+                looked.held.damage.push(self.damage(
+                    file_bytes,
+                    made_bytes.unwrap_or(file_bytes),
+                    DamageKind::Truncated,
+                ));
             }
         } else if let Some(sealed) = &sealed {
-            looked.sums = Sums::of(&sealed.footer);
-            looked.index.clone_from(&sealed.index);
+            looked.held.sums = Sums::of(&sealed.footer);
+            looked.held.index.clone_from(&sealed.index);
         }
         Ok(Ok(looked))
     }

@@ -253,7 +253,9 @@ impl Opening<'_> {
             return Ok(judged);
         }
         // Segments at the end that were prepared and never written to. Whatever is wrong with one says that it was.
-        while let Some(looked) = judged.segments.pop_if(|looked| looked.sums.batches == 0 && looked.damage.is_empty()) {
+        while let Some(looked) =
+            judged.segments.pop_if(|looked| looked.held.sums.batches == 0 && looked.held.damage.is_empty())
+        {
             self.give_up(looked.id, looked.file_bytes).map_err(OpenError::io("an empty segment"))?;
         }
         let last = judged.segments.last().map(|looked| looked.id);
@@ -324,7 +326,7 @@ impl Opening<'_> {
 pub(crate) fn enter(catalog: &mut Catalog, epoch: u64, live: bool, judged: &Epoch) {
     catalog.segments.retain(|id, _| id.epoch != epoch);
     catalog.damage.retain(|damage| damage.segment.epoch != epoch);
-    let last = judged.segments.iter().rposition(|looked| looked.sums.batches > 0).unwrap_or(0);
+    let last = judged.segments.iter().rposition(|looked| looked.held.sums.batches > 0).unwrap_or(0);
     for (at, looked) in judged.segments.iter().enumerate() {
         let state = match (live, looked.sealed.is_some()) {
             (_, true) => SegmentState::Sealed,
@@ -349,6 +351,6 @@ impl super::look::Looked {
     /// before, and where the file is as long as it was made, one without footer could be one that was never full.
     fn lacks_witness(&self) -> bool {
         let own_footer = self.sealed.is_some_and(|footer| footer.index_offset > 0);
-        own_footer && self.damage.is_empty() && self.made_bytes.is_some_and(|made| self.file_bytes >= made)
+        own_footer && self.held.damage.is_empty() && self.made_bytes.is_some_and(|made| self.file_bytes >= made)
     }
 }

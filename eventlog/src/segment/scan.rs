@@ -38,7 +38,7 @@ impl Sums {
     }
 }
 
-/// What a segment holds.
+/// What a segment holds, as far as its batches were read or its footer says.
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) sums: Sums,
@@ -52,6 +52,20 @@ pub(crate) struct Scan {
     pub(crate) torn: bool,
     /// The padding of these batches is not zero.
     pub(crate) dirty_padding: Vec<u64>,
+}
+
+impl Scan {
+    pub(crate) fn none() -> Self {
+        Self {
+            sums: Sums::none(),
+            before_last: None,
+            first_previous: None,
+            index: Vec::new(),
+            damage: Vec::new(),
+            torn: false,
+            dirty_padding: Vec::new(),
+        }
+    }
 }
 
 /// How a scan goes about what does not read.
@@ -76,19 +90,7 @@ pub(crate) fn scan(
     visit: Visit<'_>,
 ) -> Scan {
     let limit = known_end.unwrap_or(limit);
-    let mut scanner = Scanner {
-        identity: *identity,
-        scan: Scan {
-            sums: Sums::none(),
-            before_last: None,
-            first_previous: None,
-            index: Vec::new(),
-            damage: Vec::new(),
-            torn: false,
-            dirty_padding: Vec::new(),
-        },
-        last_start: None,
-    };
+    let mut scanner = Scanner { identity: *identity, scan: Scan::none(), last_start: None };
     let mut offset = HEADER_BLOCK;
     while offset < limit {
         match scanner.read(window, offset, limit, visit) {

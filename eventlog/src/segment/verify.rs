@@ -90,7 +90,7 @@ pub(crate) fn verify(storage: &dyn Storage, directory: &Path) -> Result<Report, 
 
 impl Report {
     fn add(&mut self, looked: &Looked) {
-        let sums = looked.sums;
+        let sums = looked.held.sums;
         self.records += sums.records;
         self.batches += sums.batches;
         self.bytes += sums.end.saturating_sub(super::format::HEADER_BLOCK);
@@ -113,13 +113,13 @@ fn compare(looked: &Looked) -> Vec<Damage> {
     let mut found = Vec::new();
     // A write that the power cut short may have left, behind the records of the last batch, what a recycled file held.
     // Recovery clears that away.
-    let last = looked.before_last.filter(|_| looked.sealed.is_none()).map(|(before, _)| before.end);
-    for offset in looked.dirty_padding.iter().filter(|offset| Some(**offset) != last) {
+    let last = looked.held.before_last.filter(|_| looked.sealed.is_none()).map(|(before, _)| before.end);
+    for offset in looked.held.dirty_padding.iter().filter(|offset| Some(**offset) != last) {
         found.push(Damage { segment, offset: *offset, end: *offset, kind: DamageKind::Padding });
     }
     let Some(footer) = looked.sealed.filter(|_| looked.scanned) else { return found };
-    let lossy = looked.damage.iter().any(|damage| damage.kind.loses_records());
-    if !lossy && Sums::of(&footer) != looked.sums {
+    let lossy = looked.held.damage.iter().any(|damage| damage.kind.loses_records());
+    if !lossy && Sums::of(&footer) != looked.held.sums {
         found.push(Damage { segment, offset: footer.end, end: footer.end, kind: DamageKind::Footer });
     }
     if !lossy && !index_agrees(&footer, looked) {
@@ -130,12 +130,12 @@ fn compare(looked: &Looked) -> Vec<Damage> {
 }
 
 fn index_agrees(footer: &Footer, looked: &Looked) -> bool {
-    let index = encode_index(&looked.index);
-    let known_broken = looked.damage.iter().any(|damage| damage.kind == DamageKind::Index);
+    let index = encode_index(&looked.held.index);
+    let known_broken = looked.held.damage.iter().any(|damage| damage.kind == DamageKind::Index);
     known_broken
         || (index.len() == footer.index_bytes as usize
             && crc32c::crc32c(&index) == footer.index_crc
-            && decode_index(&index) == looked.index)
+            && decode_index(&index) == looked.held.index)
 }
 
 /// Follows the dense sequences of an epoch.
