@@ -390,3 +390,88 @@ fn what_cannot_be_kept_because_a_pipe_is_there_hangs_nobody() {
         fs::write(state.join("tenants.last-good"), "").unwrap();
     }
 }
+
+/// `wh_1` has the secrets `address` and `speed`, and `wh_2` has `gone`. Then the kernel's own directory of the loopback
+/// device is in their place: `address` has another value, `speed` is there and cannot be read, and `gone` is gone.
+struct Swapped {
+    machine: Machine,
+    files: TenantFiles,
+}
+
+const ROTATED: &[u8] = b"00:00:00:00:00:00";
+
+impl Swapped {
+    fn text(more: &str) -> String {
+        let endpoint = |id: &str, secrets: &str| {
+            format!("[[endpoint]]\nid = \"{id}\"\nscheme = \"github\"\nsecrets = [{secrets}]\n")
+        };
+        let two = "{ value = \"secret:address\" }, { value = \"secret:speed\" }";
+        format!("tenant = \"acme\"\n{}{more}", endpoint("wh_1", two))
+    }
+
+    fn start(more: &str) -> Self {
+        let machine = Machine::new();
+        for name in ["address", "speed", "gone"] {
+            fs::write(machine.path(&format!("acme.secrets/{name}")), format!("old {name}")).unwrap();
+        }
+        fs::write(machine.path("acme.toml"), Self::text(more)).unwrap();
+        let mut files = machine.process();
+        let load = machine.load(&mut files);
+        assert_eq!(served(&load)["wh_1"], [b"old address".to_vec(), b"old speed".to_vec()]);
+        fs::rename(machine.path("acme.secrets"), machine.root.path().join("away")).unwrap();
+        std::os::unix::fs::symlink("/sys/class/net/lo", machine.path("acme.secrets")).unwrap();
+        Self { machine, files }
+    }
+
+    fn load(&mut self) -> TenantsLoad {
+        self.machine.load(&mut self.files)
+    }
+}
+
+#[test]
+fn a_secret_that_cannot_be_read_for_now_keeps_no_other_in_force() {
+    let gone = "[[endpoint]]\nid = \"wh_2\"\nscheme = \"github\"\nsecrets = [{ value = \"secret:gone\" }]\n";
+    // One is rotated; one is gone; both, while the file is faulty, and while a version of it waits for what cannot be read.
+    for (more, then) in [
+        ("", ""),
+        (gone, gone),
+        ("", "unknown_key = 1\n"),
+        (gone, "unknown_key = 1\n"),
+        ("", "[[endpoint]]\nid = \"wh_3\"\nscheme = \"github\"\nsecrets = [{ value = \"secret:speed\" }]\n"),
+    ] {
+        let mut swapped = Swapped::start(more);
+        fs::write(swapped.machine.path("acme.toml"), Swapped::text(then)).unwrap();
+        let lost: BTreeSet<String> = if more.is_empty() { BTreeSet::new() } else { ["wh_2".to_owned()].into() };
+        let mut changed = Vec::new();
+        for load in [swapped.load(), swapped.load(), swapped.load()] {
+            let (serves, faults) = (served(&load), &load.faults);
+            assert_eq!(serves["wh_1"], [ROTATED.to_vec(), b"old speed".to_vec()], "{more} {then} {faults:#?}");
+            assert_eq!((serves.len(), load.again), (1, true), "{more} {then} {faults:#?}");
+            assert!(lost.is_subset(&unavailable(&load)), "{more} {then} {faults:#?}");
+            assert!(has_errors(faults), "{more} {then}");
+            changed.push(load.changed);
+        }
+        assert_eq!(changed, [1, 0, 0], "{more} {then}");
+        // Everything is there again.
+        fs::remove_file(swapped.machine.path("acme.secrets")).unwrap();
+        fs::rename(swapped.machine.root.path().join("away"), swapped.machine.path("acme.secrets")).unwrap();
+        fs::write(swapped.machine.path("acme.secrets/speed"), "new speed").unwrap();
+        fs::write(swapped.machine.path("acme.toml"), Swapped::text(more)).unwrap();
+        let load = swapped.load();
+        assert_eq!(served(&load)["wh_1"], [b"old address".to_vec(), b"new speed".to_vec()]);
+        assert!(!load.again && !has_errors(&load.faults) && unavailable(&load).is_empty(), "{:#?}", load.faults);
+    }
+}
+
+#[test]
+fn what_nobody_asks_for_takes_nothing_from_what_cannot_be_read_for_now() {
+    let disabled =
+        "[[endpoint]]\nid = \"wh_2\"\nscheme = \"github\"\nenabled = false\nsecrets = [{ value = \"secret:gone\" }]\n";
+    for more in ["# value = \"secret:gone\"\n", disabled] {
+        let mut swapped = Swapped::start(more);
+        for load in [swapped.load(), swapped.load()] {
+            assert_eq!(served(&load)["wh_1"], [ROTATED.to_vec(), b"old speed".to_vec()], "{more} {:#?}", load.faults);
+            assert!(load.again && unavailable(&load).is_empty(), "{more}");
+        }
+    }
+}
