@@ -33,18 +33,23 @@ pub(crate) fn fresh(shared: &Shared, heal: Backoff, id: SegmentId) -> Option<Mad
 /// Makes a segment of fresh blocks: those of a trimmed file may be what the disk fails on. On a full disk the trimmed
 /// files give their room up for it, and so does one that was prepared under this name and never written to.
 fn make_proved(shared: &Shared, id: SegmentId) -> io::Result<Made> {
+    // Once: what lies under this name after that, an attempt of this very call has made.
+    let mut own_given_up = false;
     loop {
         match make_segment(shared, id, None).and_then(|made| prove_made(shared, made)) {
-            Err(error) if is_full(&error) && give_room_up(shared, id)? => {}
+            Err(error) if is_full(&error) && give_room_up(shared, id, &mut own_given_up)? => {}
             made => return made,
         }
     }
 }
 
 /// False if there is nothing to be given up.
-fn give_room_up(shared: &Shared, id: SegmentId) -> io::Result<bool> {
+fn give_room_up(shared: &Shared, id: SegmentId, own_given_up: &mut bool) -> io::Result<bool> {
     if drop_recyclable(shared)? {
         return Ok(true);
+    }
+    if std::mem::replace(own_given_up, true) {
+        return Ok(false);
     }
     match shared.storage.remove(&segment_path(&shared.settings.directory, id)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

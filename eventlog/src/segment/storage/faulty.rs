@@ -18,6 +18,10 @@ pub struct Faults {
     pub create_full: u64,
     /// Lock files that the directory has no room for.
     pub lock_full: u64,
+    /// Directories that find no room when they are made durable.
+    pub directory_full: u64,
+    /// Small files that cannot be opened since the process has too many open.
+    pub too_many_open: u64,
     pub read_fails: u64,
     /// After so many writes and syncs the power goes, in the middle of one of them.
     pub power_cut_after: Option<u64>,
@@ -178,6 +182,9 @@ impl Storage for FaultyStorage {
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        if matches!(self.fate(|faults| faults.directory_full, false), Fate::Fails) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         match self.fate(|faults| faults.sync_fails, true) {
             Fate::Done => self.memory.sync_directory(directory),
             Fate::Fails | Fate::PowerCut => Err(eio()),
@@ -188,6 +195,9 @@ impl Storage for FaultyStorage {
         self.live()?;
         if self.with(|state| state.unreadable.iter().any(|bad| bad == path)) {
             return Err(eio());
+        }
+        if matches!(self.fate(|faults| faults.too_many_open, false), Fate::Fails) {
+            return Err(rustix::io::Errno::MFILE.into());
         }
         self.memory.read(path, bytes_max)
     }

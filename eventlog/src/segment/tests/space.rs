@@ -7,7 +7,7 @@ use domain::ManualClock;
 
 use super::rig::*;
 use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage, Storage};
-use crate::segment::{AppendError, Journal, Options, Position, ReadError, SegmentState, WhenFull};
+use crate::segment::{AppendError, Backoff, Journal, Options, Position, ReadError, SegmentState, WhenFull};
 
 pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..2_000_000 {
@@ -231,6 +231,25 @@ fn a_disk_that_fails_while_it_is_full_heals_in_the_room_of_what_is_idle() {
         assert!(Journal::verify_in(&memory, &directory()).unwrap().is_whole());
         assert_eq!(payloads(&read_all(&open(&memory).0)).last().unwrap(), b"again");
     }
+}
+
+#[test]
+fn a_directory_that_stays_full_is_tried_with_pauses_and_can_be_closed() {
+    let storage = FaultyStorage::new(MemoryStorage::new(), 11, Faults::default());
+    let heal = Backoff { first: Duration::from_millis(1), max: Duration::from_hours(1) };
+    let (journal, _) = Journal::open(Options { heal, ..options(Arc::new(storage.clone())) }).unwrap();
+    append(&journal, "kept");
+    storage.set_faults(Faults { write_fails: 1, directory_full: 1, ..Faults::default() });
+    assert!(journal.append(entry(1, 0, "x")).wait().is_err());
+    storage.set_faults(Faults { directory_full: 1, ..Faults::default() });
+    let before = storage.creations();
+    until("it has been tried again", || storage.creations() > before + 2);
+    let (done, closed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        journal.close();
+        done.send(()).ok();
+    });
+    closed.recv_timeout(Duration::from_secs(20)).expect("it does not look whether it was closed");
 }
 
 #[test]
