@@ -204,12 +204,20 @@ impl Cursor {
         ReadError::Damaged(damage)
     }
 
+    /// Is the segment gone, by our own doing or another's?
+    fn is_trimmed(&self, id: SegmentId) -> Result<bool, ReadError> {
+        if self.shared.limit(id).is_none() {
+            return Ok(true);
+        }
+        trim::trimmed_elsewhere(&self.shared, id).map_err(|source| ReadError::Io { segment: id, source })
+    }
+
     /// A record of the batch at hand does not read. If the one behind it does, only this one is lost.
     /// Of a segment that went away meanwhile nothing is damaged: its file is another segment's by now.
     fn record_damage(&mut self) -> Result<(), ReadError> {
         let Some(batch) = &self.batch else { return Err(ReadError::NoSuchPosition(self.at)) };
         let id = batch.identity.segment;
-        if self.shared.limit(id).is_none() || trim::trimmed_elsewhere(&self.shared, id) {
+        if self.is_trimmed(id)? {
             self.open = None;
             self.batch = None;
             return self.not_trimmed(self.at);
@@ -320,7 +328,7 @@ impl Cursor {
     /// another segment's by now), or nobody but the caller says that a batch should be there.
     fn not_a_batch(&mut self, id: SegmentId, offset: u64, end: u64, kind: DamageKind) -> Result<(), ReadError> {
         self.open = None;
-        if self.shared.limit(id).is_none() || trim::trimmed_elsewhere(&self.shared, id) {
+        if self.is_trimmed(id)? {
             return self.not_trimmed(self.at);
         }
         if !self.trusted && !self.begins_batch(id, offset)? {
@@ -357,7 +365,7 @@ impl Cursor {
             let file = match self.shared.storage.open_read(&path, mode) {
                 Ok(file) => file,
                 Err(source) => {
-                    if self.shared.limit(id).is_none() || trim::trimmed_elsewhere(&self.shared, id) {
+                    if self.is_trimmed(id)? {
                         self.not_trimmed(self.at)?;
                     }
                     return Err(ReadError::Io { segment: id, source });

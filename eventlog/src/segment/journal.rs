@@ -76,7 +76,7 @@ impl Journal {
         getrandom::fill(&mut fresh)
             .map_err(|error| OpenError::io("randomness")(io::Error::other(error.to_string())))?;
         let log = log_id(&*storage, directory, fresh).map_err(OpenError::io("the log's id"))?;
-        let (epoch, lock) = take_epoch(&*storage, directory)?;
+        let (epoch, lock) = take_epoch(&*storage, directory, &log)?;
         let opening = Opening {
             storage: &*storage,
             directory,

@@ -14,7 +14,7 @@ use super::names::{self, LOG_ID, Name, TRIM_MARK, end_path, free_name, lock_path
 use super::position::{Position, SegmentId};
 use super::scan::Manner;
 use super::storage::{Lock, Storage, WriteMode, ignore_missing, is_full, read_or_nothing};
-use super::trim_mark::{decode_mark, encode_mark};
+use super::trim_mark::{decode_mark, encode_mark, stored_mark};
 use super::window::Window;
 
 /// What was found when a journal was opened.
@@ -163,10 +163,18 @@ const NAMES_ON_FULL_DISK: usize = 32;
 /// numbers run out, since by then segments would lie behind it.
 const EPOCH_MAX: u64 = u64::MAX >> 1;
 
-/// Takes an epoch that nobody had before. Locked from the moment that others can see it.
-pub(crate) fn take_epoch(storage: &dyn Storage, directory: &Path) -> Result<(u64, Box<dyn Lock>), OpenError> {
+/// Takes an epoch that nobody had before. Locked from the moment that others can see it. The trim mark is such a claim
+/// too: where the segments were removed and the mark was not, what is written under it would be taken for trimmed.
+pub(crate) fn take_epoch(
+    storage: &dyn Storage,
+    directory: &Path,
+    log: &LogId,
+) -> Result<(u64, Box<dyn Lock>), OpenError> {
     let taking = || OpenError::io("taking an epoch");
-    let claimed = Listing::read(storage, directory).map_err(taking())?.max_epoch();
+    let listed = Listing::read(storage, directory).map_err(taking())?.max_epoch();
+    let mark = stored_mark(storage, directory, log).map_err(OpenError::io("the trim mark"))?;
+    let trimmed = mark.map(|mark| (mark.epoch(), PathBuf::from(TRIM_MARK)));
+    let claimed = [trimmed, listed].into_iter().flatten().max_by_key(|(epoch, _)| *epoch);
     let mut epoch = claimed.as_ref().map_or(0, |(epoch, _)| *epoch);
     let mut without_room = 0;
     loop {

@@ -13,7 +13,7 @@ use super::position::{Position, SegmentId};
 use super::settle;
 use super::shared::{Shared, locked};
 use super::storage::{Storage, WriteMode, ignore_missing, is_full};
-use super::trim_mark::{decode_mark, encode_mark};
+use super::trim_mark::{encode_mark, stored_mark};
 
 /// What becomes of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,8 @@ pub(crate) fn trim(shared: &Shared, keep: Keep, wanted: impl Fn(&SegmentInfo) ->
     };
     let Some(last) = victims.last() else { return Ok(trimmed) };
     let directory = &shared.settings.directory;
-    let mark = last.end_position();
+    // Nor does it go back where an earlier trim wrote it down and could not finish.
+    let mark = last.end_position().max(shared.catalog().trimmed);
     let dir = Dir { storage: &*shared.storage, directory, log: &shared.log };
     dir.write_mark(mark, &victims, &mut || drop_recyclable(shared))?;
     {
@@ -128,21 +129,20 @@ pub(crate) fn drop_recyclable(shared: &Shared) -> io::Result<bool> {
     Ok(true)
 }
 
-/// How far anybody trimmed, as the disk says it; `None` if it says nothing that makes sense.
-fn mark_on_disk(shared: &Shared) -> Option<Position> {
-    let mark = shared.storage.read(&shared.settings.directory.join(TRIM_MARK), 4096).ok().flatten();
-    mark.and_then(|bytes| decode_mark(&shared.log, &bytes))
+fn mark_on_disk(shared: &Shared) -> io::Result<Option<Position>> {
+    stored_mark(&*shared.storage, &shared.settings.directory, &shared.log)
 }
 
-/// Drops what another process had trimmed: its mark is durable, and what it left behind of the files goes.
+/// Drops what another process had trimmed: its mark is durable, and what it left behind of the files goes. What this
+/// process wrote nobody else trims while it lives, whatever the mark says.
 fn finish_elsewhere(shared: &Shared) -> io::Result<Trimmed> {
     let mut trimmed = Trimmed::default();
-    let Some(mark) = mark_on_disk(shared) else { return Ok(trimmed) };
+    let Some(mark) = mark_on_disk(shared)? else { return Ok(trimmed) };
     let behind: Vec<SegmentInfo> = {
         let mut catalog = shared.catalog();
         catalog.trimmed = catalog.trimmed.max(mark);
         let of_mark = catalog.segments.range(..=mark.segment()).map(|(_, info)| *info);
-        of_mark.filter(|info| info.state != SegmentState::Active).collect()
+        of_mark.filter(|info| info.id.epoch != shared.epoch).collect()
     };
     for info in &behind {
         drop_segment(shared, info, Keep::Nothing)?;
@@ -153,16 +153,17 @@ fn finish_elsewhere(shared: &Shared) -> io::Result<Trimmed> {
 
 /// The segment's file is gone without our doing. If the mark on the disk says that another process trimmed it, this one
 /// knows it from now on; true then.
-pub(crate) fn trimmed_elsewhere(shared: &Shared, id: SegmentId) -> bool {
-    let Some(mark) = mark_on_disk(shared) else { return false };
-    if mark.segment() < id {
-        return false;
+pub(crate) fn trimmed_elsewhere(shared: &Shared, id: SegmentId) -> io::Result<bool> {
+    let Some(mark) = mark_on_disk(shared)? else { return Ok(false) };
+    let by_others = |id: SegmentId| id <= mark.segment() && id.epoch != shared.epoch;
+    if !by_others(id) {
+        return Ok(false);
     }
     let mut catalog = shared.catalog();
     catalog.trimmed = catalog.trimmed.max(mark);
-    catalog.segments.retain(|id, info| *id > mark.segment() || info.state == SegmentState::Active);
-    catalog.damage.retain(|damage| damage.segment > mark.segment());
-    true
+    catalog.segments.retain(|id, _| !by_others(*id));
+    catalog.damage.retain(|damage| !by_others(damage.segment));
+    Ok(true)
 }
 
 /// Drops one; false if there is none to drop.

@@ -1,7 +1,12 @@
 //! How far was trimmed, in a file beside the segments: the log's id and a position, whole or not at all.
 
+use std::io;
+use std::path::Path;
+
 use super::format::LogId;
+use super::names::TRIM_MARK;
 use super::position::Position;
+use super::storage::{Storage, read_or_nothing};
 
 const MARK_BYTES: usize = 8 + 16 + 16 + 4;
 const MARK_MAGIC: [u8; 8] = *b"TGtrimd\x01";
@@ -20,6 +25,13 @@ pub(crate) fn decode_mark(log: &LogId, bytes: &[u8]) -> Option<Position> {
     let position: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
     let position = Position::from_bytes(position);
     (bytes == encode_mark(log, position)).then_some(position)
+}
+
+/// How far anybody trimmed, as the disk says it; `None` if it says nothing that makes sense. An error that says nothing
+/// of the mark (no memory, too many open files) is one: taken for no mark, it would let the mark go back.
+pub(crate) fn stored_mark(storage: &dyn Storage, directory: &Path, log: &LogId) -> io::Result<Option<Position>> {
+    let mark = read_or_nothing(storage, &directory.join(TRIM_MARK), 4096)?;
+    Ok(mark.and_then(|bytes| decode_mark(log, &bytes)))
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use domain::ManualClock;
 use super::rig::*;
 use super::space::until;
 use crate::segment::storage::{Faults, FaultyStorage, MemoryStorage, Storage};
+use crate::segment::trim_mark::encode_mark;
 use crate::segment::view::View;
-use crate::segment::{Journal, Options, Position, SegmentState, WhenFull};
+use crate::segment::{Journal, Options, Position, ReadError, SegmentState, WhenFull};
 
 const NOW: u64 = 1_790_000_000_000;
 const DAY: u64 = 24 * 3600 * 1000;
@@ -163,7 +164,7 @@ fn a_disk_without_a_free_byte_can_be_trimmed() {
         drop(journal);
         let (journal, recovery) = open(&memory);
         assert_eq!(recovery.damage, []);
-        assert!(matches!(read_from(&journal, positions[60]), Err(crate::segment::ReadError::Trimmed { .. })));
+        assert!(matches!(read_from(&journal, positions[60]), Err(ReadError::Trimmed { .. })));
     }
 }
 
@@ -181,7 +182,7 @@ fn the_first_trim_of_all_needs_no_free_byte() {
         drop(journal);
         let (journal, recovery) = open(&memory);
         assert_eq!(recovery.damage, []);
-        assert!(matches!(read_from(&journal, positions[20]), Err(crate::segment::ReadError::Trimmed { .. })));
+        assert!(matches!(read_from(&journal, positions[20]), Err(ReadError::Trimmed { .. })));
     }
 }
 
@@ -307,4 +308,65 @@ fn a_full_disk_that_may_be_trimmed_does_not_keep_a_process_from_starting() {
         let kept = &after[..after.len() - 1];
         assert!(kept.len() > 50 && before.ends_with(kept), "{} of {}", kept.len(), before.len());
     }
+}
+
+#[test]
+fn a_log_that_is_started_over_beside_its_old_mark_loses_nothing() {
+    let memory = MemoryStorage::new();
+    for n in 0..20_u8 {
+        let (journal, _) = open(&memory);
+        append(&journal, vec![n; 3000]);
+        journal.trim_before(journal.segments().last().unwrap().first()).unwrap();
+        journal.close();
+    }
+    // Somebody removes the log and leaves the two files whose names say nothing of it.
+    for (path, _) in memory.files() {
+        if !["log.id", "trim.mark"].iter().any(|kept| path.ends_with(kept)) {
+            memory.remove(&path).unwrap();
+        }
+    }
+    let (journal, recovery) = open(&memory);
+    assert!(recovery.epoch >= 20, "{recovery:?}");
+    let written: Vec<_> = (0..60_u8).map(|n| append(&journal, vec![n; 3000]).position).collect();
+    all_sealed(&journal);
+    journal.trim_before(Position::START).unwrap();
+    assert_eq!(read_all(&journal).iter().map(|record| record.position).collect::<Vec<_>>(), written);
+    journal.close();
+    assert_eq!(read_all(&open(&memory).0).len(), written.len());
+}
+
+#[test]
+fn a_mark_ahead_of_the_epoch_that_is_written_trims_nothing_of_it() {
+    let memory = MemoryStorage::new();
+    let (journal, _) = open(&memory);
+    let written: Vec<_> = (0..60_u8).map(|n| append(&journal, vec![n; 3000]).position).collect();
+    all_sealed(&journal);
+    let id = memory.read(&directory().join("log.id"), 100).unwrap().unwrap();
+    let mark = encode_mark(&id[..16].try_into().unwrap(), Position::new(7, 0));
+    memory.put(&directory().join("trim.mark"), &mark).unwrap();
+    journal.trim_before(Position::START).unwrap();
+    assert_eq!(read_all(&journal).iter().map(|record| record.position).collect::<Vec<_>>(), written);
+}
+
+#[test]
+fn a_mark_that_could_not_be_read_does_not_go_back() {
+    let memory = MemoryStorage::new();
+    let (first, _) = open(&memory);
+    let positions: Vec<_> = (0..60_u8).map(|n| append(&first, vec![n; 3000]).position).collect();
+    first.close();
+    let storage = FaultyStorage::new(memory.clone(), 3, Faults::default());
+    let (elder, _) = Journal::open(options(Arc::new(storage.clone()))).unwrap();
+    let (younger, _) = open(&memory);
+    assert!(younger.trim_before(positions[45]).unwrap().segments > 1);
+    drop(younger);
+    let mark = memory.read(&directory().join("trim.mark"), 100).unwrap();
+    storage.set_faults(Faults { too_many_open: 1, ..Faults::default() });
+    let refused = elder.trim_before(positions[30]).map(drop).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()), "{refused}");
+    let error = elder.read(positions[0]).and_then(|mut reader| reader.next_record().map(drop)).unwrap_err();
+    assert!(matches!(error, ReadError::Io { .. }), "{error}: nobody knows yet that it was trimmed");
+    assert_eq!(elder.damage(), []);
+    storage.set_faults(Faults::default());
+    assert!(elder.trim_before(positions[30]).unwrap().segments > 1, "what the younger one trimmed is known");
+    assert_eq!(memory.read(&directory().join("trim.mark"), 100).unwrap(), mark);
 }
