@@ -11,7 +11,7 @@ use std::sync::Arc;
 use domain::{Secret, TenantId};
 
 use super::digest::{self, References};
-use super::last_good::{Index, LastGood};
+use super::last_good::{Index, LastGood, Which};
 use super::reader::Reader;
 use super::settle::Past;
 use super::{Bad, Judged, Unavailable};
@@ -24,13 +24,16 @@ use crate::tenant_file;
 /// Endpoints that are named in a fault; the rest is many.
 const NAMED_MAX: usize = 20;
 
+const LOST: &str = "its last good version is not in tenants.state_directory any more, so its secrets cannot be read anew: its endpoints answer 503";
+
 /// The text of the last good version, of a tenant whose file is faulty. It is kept in memory for as long as that lasts:
 /// it is looked through at every load.
 #[derive(Debug, Clone)]
 pub(crate) enum Kept {
     /// Nobody has looked for it.
     Unknown,
-    Nothing,
+    /// It is not in this file of the state directory.
+    Nothing(Which),
     /// And its digest when it was looked through.
     Text(Arc<[u8]>, [u8; 16]),
 }
@@ -38,7 +41,7 @@ pub(crate) enum Kept {
 impl Kept {
     pub(super) fn text(&self) -> Option<&[u8]> {
         match self {
-            Self::Unknown | Self::Nothing => None,
+            Self::Unknown | Self::Nothing(_) => None,
             Self::Text(text, _) => Some(text),
         }
     }
@@ -70,16 +73,31 @@ pub(super) struct Shelf<'a> {
     pub(super) index: Option<&'a Index>,
     /// Texts of this process that could not be written.
     pub(super) unkept: &'a std::collections::HashMap<TenantId, Box<[u8]>>,
+    /// Tenants whose removal could not be written: what the file has of them does not count.
+    pub(super) gone: &'a std::collections::BTreeSet<TenantId>,
     pub(super) last_good: Option<&'a LastGood>,
+    pub(super) which: Which,
     /// As it is now: read once in a load, and only where somebody needs it.
     pub(super) now: Option<Result<Index, (String, bool)>>,
 }
 
-impl Shelf<'_> {
+impl<'a> Shelf<'a> {
+    pub(super) fn new(
+        index: Option<&'a Index>,
+        unkept: &'a std::collections::HashMap<TenantId, Box<[u8]>>,
+        gone: &'a std::collections::BTreeSet<TenantId>,
+        last_good: Option<&'a LastGood>,
+    ) -> Self {
+        Self { index, unkept, gone, last_good, which: last_good.and_then(LastGood::which), now: None }
+    }
+
     /// A tenant's last good text; a sentence, and whether it passes, where that cannot be said.
     fn text(&mut self, id: &TenantId) -> Result<Option<Vec<u8>>, (String, bool)> {
         if let Some(text) = self.unkept.get(id) {
             return Ok(Some(text.to_vec()));
+        }
+        if self.gone.contains(id) {
+            return Ok(None);
         }
         let said = |fault: std::io::Error| (format!("the last good version cannot be read: {fault}"), passes(&fault));
         let index = match (self.index, self.last_good) {
@@ -91,6 +109,12 @@ impl Shelf<'_> {
             }
         };
         index.read_one(id).map_err(said)
+    }
+
+    /// What is looked at now, if it is damaged: what is written behind the damage is read by nobody.
+    pub(super) fn damaged(&self) -> Option<&Index> {
+        let now = self.now.as_ref().and_then(|now| now.as_ref().ok());
+        self.index.or(now).filter(|index| index.damaged)
     }
 }
 
@@ -109,7 +133,7 @@ impl<C: Judged> Reader<'_, '_, C> {
     pub(super) fn is_kept_unchanged(&self, id: &TenantId, kept: &Kept) -> bool {
         match kept {
             Kept::Unknown => false,
-            Kept::Nothing => true,
+            Kept::Nothing(which) => *which == self.shelf.which,
             Kept::Text(text, digest) => {
                 let mut secrets = self.secrets(id);
                 let resolve = &mut |reference: &str| secrets.resolve(reference);
@@ -223,14 +247,18 @@ impl<C: Judged> Past<C> for Reader<'_, '_, C> {
         };
         let text: Arc<[u8]> = match kept {
             Kept::Text(text, _) => Arc::clone(text),
-            Kept::Nothing => return unusable(gone, None, None, Kept::Nothing),
-            Kept::Unknown => match self.shelf.text(id) {
+            Kept::Nothing(which) if *which == self.shelf.which => {
+                return unusable(gone, None, None, kept.clone());
+            }
+            Kept::Nothing(_) | Kept::Unknown => match self.shelf.text(id) {
                 Ok(Some(text)) => text.into(),
                 Ok(None) => {
-                    let why = before.map(|_| {
-                        "its last good version is not in tenants.state_directory any more, so its secrets cannot be read anew: its endpoints answer 503".into()
-                    });
-                    return unusable(gone, None, why, Kept::Nothing);
+                    let was_lost = was.is_some_and(|was| was.why.as_deref() == Some(LOST));
+                    let why = (before.is_some() || was_lost).then(|| LOST.into());
+                    // What is damaged is mended by this load: then somebody can say that there is nothing.
+                    let damaged = self.shelf.damaged().is_some();
+                    let kept = if damaged { Kept::Unknown } else { Kept::Nothing(self.shelf.which) };
+                    return unusable(gone, None, why, kept);
                 }
                 Err((why, passes)) => {
                     self.again |= passes;

@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use domain::TenantId;
@@ -38,6 +38,9 @@ const GARBAGE_BYTES_MIN: u64 = 16 << 20;
 
 /// Of a record's content: equal if and only if the file is.
 pub(crate) type ContentHash = [u8; 16];
+
+/// Device and inode.
+pub(crate) type Which = Option<(u64, u64)>;
 
 #[derive(Debug)]
 pub(crate) struct LastGood {
@@ -114,6 +117,12 @@ impl LastGood {
     /// Whether it is there. It is not once somebody cleared the directory: then everything has to be kept anew.
     pub(crate) fn is_there(&self) -> bool {
         !fs::symlink_metadata(self.path()).is_err_and(|fault| fault.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Which file it is; none where there is none. Another one may hold what this one does not, as where a volume is
+    /// mounted again.
+    pub(crate) fn which(&self) -> Which {
+        fs::metadata(self.path()).ok().map(|meta| (meta.dev(), meta.ino()))
     }
 
     /// Reads what is kept; nothing is fine.

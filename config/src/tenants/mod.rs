@@ -48,6 +48,9 @@ use settle::{Slot, Spool};
 /// away for some milliseconds before they put the next one there.
 pub const ABSENCE: Duration = Duration::from_secs(1);
 
+/// Ten times as many removals as an appliance has tenants, while the state directory cannot be written: below 100 MB.
+const GONE_MAX: usize = 1_000_000;
+
 /// What a later stage makes of a tenant that parsed, and says about it: unknown schemes, keys that cannot be decoded, known
 /// answers that fail. An error among its faults makes the file faulty, and so does nothing.
 pub type Judge<'j, C> = dyn FnMut(Tenant) -> (Option<C>, Vec<Fault>) + 'j;
@@ -104,6 +107,8 @@ pub struct TenantFiles<C = Tenant> {
     unsaved: bool,
     /// Last good texts, while they cannot be written: no more than the files themselves.
     unkept: HashMap<TenantId, Box<[u8]>>,
+    /// Removals that could not be written: until they are, a start would bring the tenants back.
+    gone: BTreeSet<TenantId>,
     digester: Digester,
     /// Since when files are missing.
     missing: HashMap<TenantId, Duration>,
@@ -158,6 +163,7 @@ impl<C: Judged> TenantFiles<C> {
             warm: false,
             unsaved: false,
             unkept: HashMap::new(),
+            gone: BTreeSet::new(),
             digester: Digester::new(),
             missing: HashMap::new(),
             clock: SystemClock::shared(),
@@ -212,7 +218,7 @@ impl<C: Judged> TenantFiles<C> {
             names: Names::default(),
             spool: self.last_good.as_ref().map(|_| Spool::default()),
             unsaved: self.unsaved,
-            shelf: Shelf { index: index.as_ref(), unkept: &self.unkept, last_good: self.last_good.as_ref(), now: None },
+            shelf: Shelf::new(index.as_ref(), &self.unkept, &self.gone, self.last_good.as_ref()),
             again,
             judge,
         };
@@ -248,9 +254,17 @@ impl<C: Judged> TenantFiles<C> {
         let slots: Vec<Slot<C>> = slots.collect();
 
         let slots = settle::settle(slots, &mut reader);
-        let (spool, again) = (reader.spool.take().unwrap_or_default(), reader.again);
-        self.keep(&slots, &spool, &removed, index.as_ref(), &mut faults);
-        drop(index);
+        let (spool, mut again) = (reader.spool.take().unwrap_or_default(), reader.again);
+        let now = reader.shelf.now.take().and_then(Result::ok).filter(|now| now.damaged);
+        self.keep(&slots, &spool, &removed, index.as_ref().or(now.as_ref()), &mut faults);
+        if let Some(last_good) = self.last_good.as_ref().filter(|_| now.is_some()) {
+            // Found too late for this load to have the texts at hand: the next one writes them.
+            let message = "is damaged behind its last whole record; it is written anew from the files";
+            faults.push(Fault::warning(last_good.path(), "", message));
+            self.unsaved = true;
+            again = true;
+        }
+        drop((index, now));
         drop(spool);
         let mut load = self.finish(slots, listing.strangers, removed);
         load.faults.splice(0..0, faults);
@@ -300,9 +314,12 @@ impl<C: Judged> TenantFiles<C> {
         let faulty =
             slots.iter().filter(|_| self.unsaved).filter_map(|slot| Some(Record::Good(&slot.id, slot.kept()?)));
         let unkept = self.unkept.iter().map(|(id, text)| Record::Good(id, text));
-        match last_good.append(unkept.chain(good).chain(faulty).chain(removed.iter().map(Record::Gone)), index) {
+        // Of a tenant that came back, what is good comes last.
+        let records = self.gone.iter().map(Record::Gone).chain(unkept).chain(good).chain(faulty);
+        match last_good.append(records.chain(removed.iter().map(Record::Gone)), index) {
             Ok(()) => {
                 self.unsaved = false;
+                self.gone = BTreeSet::new();
                 self.unkept = HashMap::new();
             }
             Err(fault) => {
@@ -311,6 +328,9 @@ impl<C: Judged> TenantFiles<C> {
                 self.unkept.extend(texts);
                 for id in removed {
                     self.unkept.remove(id);
+                    if self.gone.len() < GONE_MAX {
+                        self.gone.insert(id.clone());
+                    }
                 }
                 let message = format!(
                     "cannot be written: {fault}; a file that is faulty at the next start will have no last good version. Make the directory writable, or set tenants.state_directory"

@@ -141,7 +141,14 @@ impl<C: Judged> Slot<C> {
     pub(crate) fn changed(&self) -> bool {
         match (&self.before, self.in_force()) {
             (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
-            (None, None) => !matches!(self.state, State::Unchanged(_)),
+            (None, None) => match (&self.state, &self.was) {
+                (State::Unchanged(_), _) => false,
+                // Looked through again, and the same answers 503.
+                (State::Faulty(now), Some(was)) => {
+                    was.digest != now.digest || was.unavailable.as_ref() != Some(&now.unavailable)
+                }
+                (State::Faulty(_) | State::Good { .. }, _) => true,
+            },
             (None, Some(_)) | (Some(_), None) => true,
         }
     }
