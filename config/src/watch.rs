@@ -88,10 +88,7 @@ impl Watcher {
                     tracing::debug!(%error, "watching keeps its priority");
                 }
                 let watch = Watch { watched, every, stopped, changes: sender, clock };
-                match events {
-                    Some(events) => watch.listen(events, seen),
-                    None => watch.look_again(seen),
-                }
+                watch.run(events, seen, remote);
             };
             Ok((stop, std::thread::Builder::new().name("config-watch".into()).spawn(body)?))
         });
@@ -149,16 +146,27 @@ struct Watch {
 }
 
 impl Watch {
-    fn listen(&self, mut events: Events, mut seen: u64) {
+    fn run(&self, mut events: Option<Events>, mut seen: u64, remote: bool) {
+        loop {
+            let went_on = match events.take() {
+                Some(events) => self.listen(events, seen).map(|seen| (None, seen)),
+                None => self.look_again(seen, remote),
+            };
+            let Some(next) = went_on else { return };
+            (events, seen) = next;
+        }
+    }
+
+    /// Until it is time to stop, or until there are no events any more: then what was seen last.
+    fn listen(&self, mut events: Events, mut seen: u64) -> Option<u64> {
         let mut next = self.clock.monotonic().saturating_add(self.every.beside);
         loop {
             let heard = match self.wait(Some(&events), Some(next.saturating_sub(self.clock.monotonic()))) {
-                Woken::Stop => return,
+                Woken::Stop => return None,
                 Woken::TimeUp | Woken::Heard(Heard::Nothing) => Heard::Nothing,
                 Woken::Heard(first) => {
                     let more = &mut |time| self.wait(Some(&events), Some(time));
-                    let Some(heard) = settle(first, more, &*self.clock) else { return };
-                    heard
+                    settle(first, more, &*self.clock)?
                 }
             };
             if heard == Heard::Nothing && self.clock.monotonic() < next {
@@ -178,7 +186,7 @@ impl Watch {
                 drop(events);
                 let Some(anew) = events_of(&self.watched) else {
                     self.tell();
-                    return self.look_again(seen);
+                    return Some(seen);
                 };
                 events = anew;
             }
@@ -186,16 +194,26 @@ impl Watch {
         }
     }
 
-    fn look_again(&self, mut seen: u64) {
+    /// Until it is time to stop, or until there are events: what kept them away may pass, such as too many open files.
+    fn look_again(&self, mut seen: u64, remote: bool) -> Option<(Option<Events>, u64)> {
         let mut pause = self.every.alone;
         while self.wait(None, Some(pause)) != Woken::Stop {
+            let began = self.clock.monotonic();
+            // Before the look, so that nothing is missed in between.
+            let events = if remote { None } else { Events::start(&self.watched).ok() };
+            let tried = self.clock.monotonic().saturating_sub(began);
             let now;
             (now, pause) = self.look(self.every.alone);
+            pause = pause.max(tried * SHARE);
             if now != seen {
                 seen = now;
                 self.tell();
             }
+            if events.is_some() {
+                return Some((events, seen));
+            }
         }
+        None
     }
 
     /// What is seen, and how long to wait until the next look.

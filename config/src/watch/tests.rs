@@ -235,3 +235,32 @@ fn a_burst_is_over_when_it_is_quiet_whatever_else_goes_on_beside_it() {
     assert_eq!(waits, [250, 150, 250, 150, 50]);
     assert_eq!(settle(Heard::Changed, &mut |_| Woken::Stop, &Hasty(0.into())), None);
 }
+
+#[test]
+fn events_come_back_when_what_kept_them_away_is_over() {
+    use std::os::unix::fs::MetadataExt;
+    let Place { root, watched } = place();
+    let (volume, away) = (root.path().join("volume"), root.path().join("away"));
+    let watched = Watched { tenants: volume.join("tenants"), ..watched };
+    fs::create_dir_all(&watched.tenants).unwrap();
+    let inode = format!("ino:{:x} ", fs::metadata(&watched.tenants).unwrap().ino());
+    let mut watcher =
+        Watcher::with(watched.clone(), Every { beside: NEVER.beside, ..OFTEN }, SystemClock::shared(), false);
+    fs::rename(&volume, &away).unwrap();
+    assert!(told(&mut watcher), "the volume was taken away");
+    assert!(Events::start(&watched).is_err());
+    fs::rename(&away, &volume).unwrap();
+    // The kernel lists what is watched.
+    let watches = || {
+        let infos = fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
+        let mut texts = infos.filter_map(|info| fs::read_to_string(info.path()).ok());
+        texts.any(|text| text.lines().any(|line| line.starts_with("inotify") && line.contains(&inode)))
+    };
+    let listens = (0..50).any(|time| {
+        assert!(told(&mut watcher), "the volume came back, or a file was written");
+        let listens = watches();
+        fs::write(watched.tenants.join("acme.toml"), "x".repeat(time)).unwrap();
+        listens
+    });
+    assert!(listens);
+}
