@@ -50,20 +50,19 @@ pub(crate) fn start(settings: &Logging, sink: &Sink, clock: &Arc<dyn Clock>) {
     };
     let sink = sink.clone();
     let writer = move || sink.clone();
-    let (sample, seconds) = (Sample::default(), Arc::clone(clock));
     // Asked for each line and not once for each place that writes one: all of the framework's come from one place.
-    let wanted = dynamic_filter_fn(move |line, _| {
-        let told = *line.level() <= level && is_ours_or_grave(line);
-        let sampled = || sample.admit(seconds.unix_ms() / 1_000, FRAMEWORK_LINES_PER_SECOND).is_some();
-        told && (!is_frameworks(line) || sampled())
-    })
-    .with_max_level_hint(level);
+    let wanted =
+        dynamic_filter_fn(move |line, _| *line.level() <= level && is_ours_or_grave(line)).with_max_level_hint(level);
     let registry = tracing_subscriber::registry().with(wanted);
+    let (sample, clock) = (Sample::default(), Arc::clone(clock));
     let started = if is_json(settings) {
-        let format = Json { clock: Arc::clone(clock) };
+        let format = Json { clock: Arc::clone(&clock) };
+        let format = Sampled { format, sample, clock, count: ",\"unwrittenBefore\":", end: "}\n" };
         registry.with(fmt::layer().event_format(format).with_writer(writer)).try_init()
     } else {
-        registry.with(fmt::layer().with_ansi(false).with_writer(writer)).try_init()
+        let format = fmt::format().with_ansi(false);
+        let format = Sampled { format, sample, clock, count: " unwritten_before=", end: "\n" };
+        registry.with(fmt::layer().with_ansi(false).event_format(format).with_writer(writer)).try_init()
     };
     drop(started);
 }
@@ -75,7 +74,42 @@ fn is_ours_or_grave(line: &Metadata<'_>) -> bool {
 }
 
 fn is_frameworks(line: &Metadata<'_>) -> bool {
-    line.name() == "log record"
+    // What is asked about, and what comes then.
+    matches!(line.name(), "log record" | "log event")
+}
+
+/// Writes so many of the framework's lines a second, and in the next one how many were not. Here, where each comes once:
+/// whether one is wanted is asked twice.
+struct Sampled<F> {
+    format: F,
+    sample: Sample,
+    clock: Arc<dyn Clock>,
+    /// What the count is called in this format, and what a line ends in.
+    count: &'static str,
+    end: &'static str,
+}
+
+impl<S, N, F> FormatEvent<S, N> for Sampled<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
+        if !is_frameworks(event.metadata()) {
+            return self.format.format_event(context, out, event);
+        }
+        // Nothing that is written is no line.
+        let second = self.clock.unix_ms() / 1_000;
+        let Some(unwritten) = self.sample.admit(second, FRAMEWORK_LINES_PER_SECOND) else { return Ok(()) };
+        if unwritten == 0 {
+            return self.format.format_event(context, out, event);
+        }
+        let mut line = String::new();
+        self.format.format_event(context, Writer::new(&mut line), event)?;
+        let told = line.strip_suffix(self.end).unwrap_or(&line);
+        write!(out, "{told}{}{unwritten}{}", self.count, self.end)
+    }
 }
 
 /// One object a line, in the shape of the lines about deliveries: `time`, `level`, `message`, then the fields.
@@ -156,12 +190,14 @@ mod tests {
     use super::*;
     use crate::run::sink::tests::written;
     use domain::ManualClock;
+    use std::time::Duration;
 
     /// The only test of this process that starts the logging for all of it.
     #[test]
     fn every_line_has_one_shape_and_the_framework_is_heard_where_it_matters() {
         let all = written(|sink| {
-            let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(1_764_424_000_000);
+            let manual = ManualClock::at_unix_ms(1_764_424_000_000);
+            let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&manual);
             let settings = Logging { level: LogLevel::Trace, format: LogFormat::Json, ..Logging::default() };
             start(&settings, sink, &clock);
             tracing::warn!(lane = "normal/0", n = 7, ok = true, error = %"no \"room\"\n", "here");
@@ -170,11 +206,21 @@ mod tests {
             for _ in 0..1000 {
                 log::error!(target: "pingora_core::services::listening", "Accept() failed again");
             }
+            manual.advance(Duration::from_secs(1));
+            log::error!(target: "pingora_core::services::listening", "Accept() failed at last");
         });
         // Other tests run beside this one.
         let ours: Vec<_> = all.lines().filter(|line| line.contains("normal/0") || line.contains("canary")).collect();
         let again = all.lines().filter(|line| line.contains("failed again")).count() as u64;
-        assert!((1..FRAMEWORK_LINES_PER_SECOND).contains(&again), "{again} lines of a flood");
+        assert_eq!(again + 1, FRAMEWORK_LINES_PER_SECOND, "with the one before the flood");
+        let last: Vec<_> = all.lines().filter(|line| line.contains("at last")).collect();
+        let unwritten = 1000 - again;
+        assert_eq!(
+            last,
+            [format!(
+                r#"{{"time":"2025-11-29T13:46:41.000Z","level":"error","message":"Accept() failed at last","target":"pingora_core::services::listening","unwrittenBefore":{unwritten}}}"#
+            )]
+        );
         let here = r#"{"time":"2025-11-29T13:46:40.000Z","level":"warn","message":"here","lane":"normal/0","n":7,"ok":true,"error":"no \"room\"\n"}"#;
         let accept = r#"{"time":"2025-11-29T13:46:40.000Z","level":"error","message":"Accept() failed canary-1","target":"pingora_core::services::listening"}"#;
         assert_eq!(ours, [here, accept]);
