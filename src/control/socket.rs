@@ -41,11 +41,16 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
+    /// Could it be put at `path`? Changes nothing.
+    pub(crate) fn look(path: &Path) -> Result<(), SocketError> {
+        make_way(path, &Untrusted::new(path.as_os_str().as_encoded_bytes()).to_string())
+    }
+
     /// Binds at `path`; the runtime's context must be entered.
     pub(crate) fn bind(path: &Path) -> Result<Self, SocketError> {
         let shown = Untrusted::new(path.as_os_str().as_encoded_bytes()).to_string();
         let failed = |source: io::Error| SocketError::Io { path: shown.clone(), source };
-        make_way(path, &shown)?;
+        Self::look(path)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         std::fs::create_dir_all(parent).map_err(failed)?;
 
@@ -82,11 +87,17 @@ fn make_way(path: &Path, shown: &str) -> Result<(), SocketError> {
     if !found.file_type().is_socket() {
         return Err(SocketError::NotASocket { path: shown.to_owned() });
     }
-    match knock(path) {
+    is_free(knock(path), shown)
+}
+
+/// By what knocking came to.
+fn is_free(knocked: rustix::io::Result<()>, shown: &str) -> Result<(), SocketError> {
+    match knocked {
         // A full backlog is somebody's who is stuck. To wait for it would be to be stuck as well.
         Ok(()) | Err(Errno::AGAIN) => Err(SocketError::InUse { path: shown.to_owned() }),
-        // Nobody listens: left behind. Anything else (no permission) is somebody's socket.
-        Err(Errno::CONNREFUSED) => Ok(()),
+        // Nobody listens: left behind, or its process has ended meanwhile and taken it away. Anything else (no permission)
+        // is somebody's socket.
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
         Err(error) => Err(SocketError::Io { path: shown.to_owned(), source: error.into() }),
     }
 }
@@ -142,6 +153,18 @@ mod tests {
         let live = Socket::bind(&path).unwrap();
         assert!(matches!(Socket::bind(&path), Err(SocketError::InUse { .. })));
         drop(live);
+    }
+
+    #[test]
+    fn a_process_that_ends_while_we_look_is_in_nobodys_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let elder = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(matches!(is_free(knock(&path), "control.sock"), Err(SocketError::InUse { .. })));
+        // Its file was found, and goes before anybody knocks.
+        std::fs::remove_file(&path).unwrap();
+        drop(elder);
+        is_free(knock(&path), "control.sock").unwrap();
     }
 
     #[tokio::test]
