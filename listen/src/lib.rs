@@ -16,6 +16,7 @@
 //! whatever else the process does (admin, reload, timers) runs on the caller's: [`Server::run`] blocks a thread.
 
 mod answer;
+mod bound;
 mod connection;
 mod drain;
 mod exchange;
@@ -32,9 +33,10 @@ mod timer;
 mod whole;
 
 pub use answer::Answer;
+pub use bound::{Bound, Opened};
 pub use exchange::Exchange;
 pub use handler::Handler;
 pub use http::{Head, Version};
 pub use observer::{Observer, Phase, Silent};
 pub use server::{Drained, Server, ServerHandle};
-pub use service::{Bound, Service};
+pub use service::Service;

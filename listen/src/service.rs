@@ -18,6 +18,7 @@ use pingora_core::services::listening;
 use tokio::sync::Semaphore;
 
 use crate::Handler;
+use crate::bound::Opened;
 use crate::connection::{Site, Socket, serve};
 use crate::drain::Connections;
 use crate::gate::Gate;
@@ -49,41 +50,19 @@ impl std::fmt::Debug for Service {
     }
 }
 
-/// Addresses that are bound and not served yet: who connects meanwhile waits.
-#[derive(Debug)]
-pub struct Bound(Vec<(SocketAddr, TcpListener)>);
-
-impl Bound {
-    /// Binds the addresses. Port 0 takes any that is free: see [`Service::addresses`].
-    ///
-    /// Binding is done here and not by the framework, which would try for half a minute and then go on without.
-    ///
-    /// # Errors
-    /// An address cannot be bound; the error names it.
-    pub fn new(addresses: &[SocketAddr]) -> io::Result<Self> {
-        let bound = addresses.iter().map(|&address| {
-            let named = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
-            let listener = TcpListener::bind(address).map_err(named)?;
-            listener.set_nonblocking(true).map_err(named)?;
-            Ok((listener.local_addr().map_err(named)?, listener))
-        });
-        bound.collect::<io::Result<_>>().map(Self)
-    }
-}
-
 impl Service {
-    /// Serves what is bound, once it is run.
+    /// Serves what is listened on, once it is run.
     pub fn new(
         name: impl Into<String>,
         settings: Listener,
-        bound: Bound,
+        opened: Opened,
         handler: Arc<dyn Handler>,
         observer: Arc<dyn Observer>,
     ) -> Self {
         Self {
             name: name.into(),
             threads: 1,
-            bound: bound.0,
+            bound: opened.into_listeners(),
             site: Site::new(settings, handler, observer),
             connections: Connections::new(),
         }

@@ -14,13 +14,16 @@ use super::{RunError, admin};
 use crate::control::server;
 use crate::control::socket::Socket;
 
-/// Bound, and not serving yet: an address that is taken is known before the first delivery.
+/// The address is taken and the socket's place was looked at, and neither is listened on: that somebody else has one is
+/// known before the first delivery, and nobody waits for one who loads.
 #[derive(Debug)]
 pub(super) struct Beside {
     pub(super) runtime: Runtime,
-    listener: TcpListener,
-    socket: Socket,
+    bound: listen::Bound,
+    admin: config::Admin,
 }
+
+const LISTEN: &str = "listen for scrapers and people (admin.listen)";
 
 #[derive(Debug)]
 pub(super) struct Serving {
@@ -37,26 +40,28 @@ impl Beside {
             .enable_all()
             .build()
             .map_err(RunError::io("start the admin runtime"))?;
-        let address = appliance.admin.listen;
-        let listener = runtime
-            .block_on(TcpListener::bind(address))
-            .map_err(RunError::io(format!("listen on {address} (admin.listen)")))?;
-        let socket = {
-            let _entered = runtime.enter();
-            Socket::bind(&appliance.admin.socket).map_err(|error| RunError::Socket(error.to_string()))?
-        };
-        Ok(Self { runtime, listener, socket })
+        let admin = appliance.admin.clone();
+        let bound = listen::Bound::new(&[admin.listen]).map_err(RunError::io(LISTEN))?;
+        Socket::look(&admin.socket).map_err(|error| RunError::Socket(error.to_string()))?;
+        Ok(Self { runtime, bound, admin })
     }
 
-    pub(super) fn serve(self, node: Node, health: Arc<Health>) -> Serving {
+    pub(super) fn serve(self, node: Node, health: &Arc<Health>) -> Result<Serving, RunError> {
+        let entered = self.runtime.enter();
+        let socket = Socket::bind(&self.admin.socket).map_err(|error| RunError::Socket(error.to_string()))?;
+        let opened = self.bound.listen().map_err(RunError::io(LISTEN))?;
+        for (_, listener) in opened.into_listeners() {
+            let listener = TcpListener::from_std(listener).map_err(RunError::io(LISTEN))?;
+            self.runtime.spawn(admin::serve(listener, Arc::clone(health)));
+        }
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async {
             // Whether it was sent or its sender is gone: the end has come.
             drop(stopped.await);
         };
-        let control = self.runtime.spawn(server::serve(self.socket, Arc::new(node), shutdown));
-        self.runtime.spawn(admin::serve(self.listener, health));
-        Serving { runtime: self.runtime, stop, control }
+        let control = self.runtime.spawn(server::serve(socket, Arc::new(node), shutdown));
+        drop(entered);
+        Ok(Serving { runtime: self.runtime, stop, control })
     }
 }
 

@@ -108,7 +108,8 @@ fn serve(
     let connections_max = upkeep::room_for_connections(appliance.gateway.listener.connections_max);
 
     // First whether there is another one already: a start by mistake ends at an address that is taken, before it touches a
-    // log that somebody writes. Nobody is served yet; who connects waits until the log is open.
+    // log that somebody writes. Nobody is listened to before there is somebody to answer: who connects is refused, and a
+    // balancer that looks whether this node lets itself be connected to sends its deliveries elsewhere.
     let bound = listen::Bound::new(&appliance.gateway.listen)
         .map_err(RunError::io("listen for deliveries (gateway.listen)"))?;
     // Everything that is not the accept path runs on a runtime of its own.
@@ -160,7 +161,8 @@ fn serve(
 
     let handler: Arc<dyn listen::Handler> = Arc::<Gateway>::clone(&gateway);
     let settings = config::Listener { connections_max, ..appliance.gateway.listener.clone() };
-    let service = listen::Service::new("gateway", settings, bound, handler, listener_metrics)
+    let opened = bound.listen().map_err(RunError::io("listen for deliveries (gateway.listen)"))?;
+    let service = listen::Service::new("gateway", settings, opened, handler, listener_metrics)
         .with_threads(appliance.gateway.threads);
     let addresses = service.addresses();
     let mut server = listen::Server::new();
@@ -175,7 +177,7 @@ fn serve(
     let held = holding.clone();
     let node =
         Node { log: Arc::clone(&log), holding, gateway, reloader, health: Arc::clone(&health), clock, id, started };
-    let beside = beside.serve(node, health);
+    let beside = beside.serve(node, &health)?;
     tracing::info!(?addresses, admin = %appliance.admin.listen, "ready");
 
     let drained = server.run();

@@ -136,7 +136,7 @@ impl Running {
     pub(crate) fn start_with(settings: Listener, hook: Hook) -> Self {
         let (hook, counts) = (Arc::new(hook), Arc::new(Counts::default()));
         let any = [SocketAddr::from(([127, 0, 0, 1], 0))];
-        let bound = Bound::new(&any).unwrap();
+        let bound = Bound::new(&any).unwrap().listen().unwrap();
         let service = Service::new("test", settings, bound, Arc::clone(&hook) as _, Arc::clone(&counts) as _);
         let address = service.addresses()[0];
         let mut server = Server::new();
