@@ -14,18 +14,40 @@ free_port() { # the first free one from $1 on
 }
 
 mkdir -p "$home"
-[ -d "$home/tenants" ] || cp -r deploy/example/tenants "$home/tenants"
+if [ ! -d "$home/tenants" ]; then
+  cp -r deploy/example/tenants "$home/tenants"
+  sed -i 's|^#:schema ../../../docs|#:schema ../../docs|' "$home"/tenants/*.toml
+fi
 mkdir -p -m 0700 "$home/tenants/acme.secrets"
 for name in $(grep -o '"secret:[A-Za-z0-9_-]*"' "$home/tenants/acme.toml" | cut -d: -f2 | tr -d '"' | sort -u); do
   secret=$home/tenants/acme.secrets/$name
   [ -s "$secret" ] || (umask 077; od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$secret")
 done
 
-port=$(free_port 8080)
-admin=$(free_port 9090)
-sed -e "s|127.0.0.1:8080|127.0.0.1:$port|" -e "s|127.0.0.1:9090|127.0.0.1:$admin|" \
-  -e 's|^directory = "/var/lib/tidegate/log"|directory = "log"|' \
-  deploy/example/tidegate.toml >"$config"
+# Made once: what somebody changed in it stays.
+if [ ! -e "$config" ]; then
+  sed -e "s|127.0.0.1:8080|127.0.0.1:$(free_port 8080)|" -e "s|127.0.0.1:9090|127.0.0.1:$(free_port 9090)|" \
+    -e 's|^directory = "/var/lib/tidegate/log"|directory = "log"|' -e 's|^#:schema ../../docs|#:schema ../docs|' \
+    deploy/example/tidegate.toml >"$config"
+fi
+
+listens() { # the first address that table [$1] listens on
+  sed -n "/^\[$1\]/,/^\[/s/^listen *= *\[\{0,1\}\"\([^\"]*\)\".*/\1/p" "$config" | head -n 1
+}
+gateway=$(listens gateway)
+admin=$(listens admin)
+
+is_ready() {
+  local answer
+  answer=$( (exec 3<>"/dev/tcp/${admin%:*}/${admin##*:}"
+    printf 'GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+    head -n 1 <&3) 2>/dev/null) && [[ $answer == *" 200 "* ]]
+}
+
+if is_ready; then
+  echo "an appliance answers at $admin already: the one of $config, most likely" >&2
+  exit 1
+fi
 
 "$tidegate" check --config "$config"
 "$tidegate" run --config "$config" &
@@ -36,7 +58,7 @@ trap 'kill -TERM $appliance 2>/dev/null; wait $appliance' TERM
 
 ready=no
 for _ in $(seq 100); do
-  if (exec 3<>"/dev/tcp/127.0.0.1/$admin") 2>/dev/null; then ready=yes; break; fi
+  if is_ready; then ready=yes; break; fi
   kill -0 "$appliance" 2>/dev/null || break
   sleep 0.1
 done
@@ -47,7 +69,7 @@ body=$home/delivery.json
 printf '{"zen":"Keep it logically awesome.","hook_id":1}' >"$body"
 cat <<TEXT
 
-Tidegate takes deliveries on http://127.0.0.1:$port; metrics are on http://127.0.0.1:$admin/metrics.
+Tidegate takes deliveries on http://$gateway; metrics are on http://$admin/metrics.
 
 A signed delivery, ready to paste:
 $("$tidegate" send --config "$config" --endpoint "$endpoint" --body "$body" --print-curl | sed 's/^/  /')

@@ -6,8 +6,8 @@ set -euo pipefail
 declare -a wanted=()
 for part in "$@"; do
   case "$part" in
-    # zlib-ng (in Pingora) is built by cmake, ring and blake3 by a C compiler.
-    build) wanted+=(build-essential cmake pkg-config ca-certificates) ;;
+    # zlib-ng (in Pingora) is built by cmake, ring and blake3 by a C compiler. curl is what a first delivery is sent with.
+    build) wanted+=(build-essential cmake pkg-config ca-certificates curl) ;;
     # ext4 on loop devices and a FUSE disk for power cuts, strace to see syncs, faketime for clocks that step, curl
     # and Python as honest clients.
     test) wanted+=(e2fsprogs mount strace faketime python3-fusepy git curl python3 jq openssl iproute2 util-linux) ;;
@@ -27,7 +27,10 @@ done
 [ "${#missing[@]}" -eq 0 ] && exit 0
 
 as_root=()
-[ "$(id -u)" -eq 0 ] || as_root=(sudo)
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "setup.sh: as root, install: ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
 echo "installing: ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
