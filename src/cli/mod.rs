@@ -37,7 +37,7 @@ use clap::{CommandFactory, Parser};
 use config::{Environment, ProcessEnvironment};
 use domain::{Clock, SystemClock};
 
-use args::{Cli, Command, Endpoints, Log};
+use args::{Cli, Command, Endpoints, Events, Log, SchemaOf};
 use exit::{Exit, Failure, Outcome};
 use out::{Colour, Out};
 
@@ -108,7 +108,31 @@ fn printable(c: char) -> String {
     if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() }
 }
 
+/// Is the answer to this command yes or no?
+fn asks_for_a_verdict(command: &Command) -> bool {
+    match command {
+        Command::Check(_)
+        | Command::Send(_)
+        | Command::Verify(_)
+        | Command::Reload(_)
+        | Command::Events(Events::Reverify(_))
+        | Command::Log(Log::Verify(_)) => true,
+        Command::Run(_)
+        | Command::Sign(_)
+        | Command::Events(_)
+        | Command::Log(_)
+        | Command::Schemes(_)
+        | Command::Endpoints(_)
+        | Command::Schema(_)
+        | Command::Completions(_)
+        | Command::Reference(_) => false,
+    }
+}
+
 fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
+    if asks_for_a_verdict(&command) {
+        shell.out.is_for_a_verdict();
+    }
     match command {
         Command::Run(args) => run::run(&args, shell),
         Command::Check(args) => check::run(&args, shell),
@@ -121,8 +145,11 @@ fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
         Command::Schemes(command) => schemes::run(&command, shell),
         Command::Endpoints(Endpoints::Issue(args)) => endpoints::issue(&args, shell),
         Command::Reload(args) => reload::run(&args, shell),
-        Command::Schema => {
-            shell.out.json_pretty(&config::schema())?;
+        Command::Schema(args) => {
+            shell.out.json_pretty(&match args.of {
+                SchemaOf::Appliance => config::appliance_schema(),
+                SchemaOf::Tenant => config::tenant_schema(),
+            })?;
             Ok(Exit::Yes)
         }
         Command::Completions(args) => completions(args.shell, shell),

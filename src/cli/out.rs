@@ -51,6 +51,7 @@ pub(crate) struct Out<'a> {
     remarks: &'a mut dyn Write,
     colour: bool,
     colour_remarks: bool,
+    is_verdict: bool,
 }
 
 impl fmt::Debug for Out<'_> {
@@ -61,7 +62,19 @@ impl fmt::Debug for Out<'_> {
 
 impl<'a> Out<'a> {
     pub(crate) fn new(answer: &'a mut dyn Write, remarks: &'a mut dyn Write) -> Self {
-        Self { answer, remarks, colour: false, colour_remarks: false }
+        Self { answer, remarks, colour: false, colour_remarks: false, is_verdict: false }
+    }
+
+    /// What this command is asked for is its exit code: it goes on to that also where nobody reads the answer any more.
+    pub(crate) fn is_for_a_verdict(&mut self) {
+        self.is_verdict = true;
+    }
+
+    fn written(&self, result: io::Result<()>) -> Outcome<()> {
+        match result.map_err(|error| Failure::writing(&error)) {
+            Err(Failure::PipeClosed) if self.is_verdict => Ok(()),
+            result => result,
+        }
     }
 
     /// Decides for each of the two streams; `plain_wanted` is what the environment says (`NO_COLOR`).
@@ -81,17 +94,20 @@ impl<'a> Out<'a> {
     }
 
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> Outcome<()> {
-        writeln!(self.answer, "{text}").map_err(|error| Failure::writing(&error))
+        let result = writeln!(self.answer, "{text}");
+        self.written(result)
     }
 
     /// Writes without a line end.
     pub(crate) fn text(&mut self, text: impl fmt::Display) -> Outcome<()> {
-        write!(self.answer, "{text}").map_err(|error| Failure::writing(&error))
+        let result = write!(self.answer, "{text}");
+        self.written(result)
     }
 
     /// Bytes as they are: for what somebody asked for raw.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Outcome<()> {
-        self.answer.write_all(bytes).map_err(|error| Failure::writing(&error))
+        let result = self.answer.write_all(bytes);
+        self.written(result)
     }
 
     /// One JSON object on one line.
@@ -108,7 +124,8 @@ impl<'a> Out<'a> {
 
     /// Sends out what is buffered: after the last line, and after each batch of a stream that somebody follows.
     pub(crate) fn flush(&mut self) -> Outcome<()> {
-        self.answer.flush().map_err(|error| Failure::writing(&error))
+        let result = self.answer.flush();
+        self.written(result)
     }
 
     /// A remark beside the answer, on stderr: it never gets into a pipe.
@@ -194,6 +211,8 @@ mod tests {
         let failure = out.line("anything").unwrap_err();
         assert!(matches!(failure, Failure::PipeClosed));
         out.complain(&failure);
+        out.is_for_a_verdict();
+        out.line("a verdict does not hang on who reads it").unwrap();
         assert!(remarks.is_empty());
     }
 

@@ -47,11 +47,16 @@ impl Configured {
         });
         found.ok_or_else(|| {
             let directory = Untrusted::new(self.appliance.tenants.directory.as_os_str().as_encoded_bytes()).to_string();
-            let next = match self.faults.iter().find(|fault| fault.is_error()) {
-                Some(fault) => format!("a tenant's file is faulty, and may be the one that has it: {fault}"),
-                None => format!("the tenants' files are read from {directory}; --config names another configuration"),
-            };
-            Failure::failed(format_args!("there is no endpoint {id}"), next)
+            match self.faults.iter().find(|fault| fault.is_error()) {
+                Some(fault) => Failure::failed(
+                    format_args!("endpoint {id} is in no file that could be read"),
+                    format_args!("a tenant's file is faulty, and may be the one that has it: {fault}"),
+                ),
+                None => Failure::failed(
+                    format_args!("there is no endpoint {id}"),
+                    format_args!("the tenants' files are read from {directory}; --config names another configuration"),
+                ),
+            }
         })
     }
 

@@ -87,9 +87,11 @@ pub(crate) enum Command {
                             Example:\n  tidegate reload"
     )]
     Reload(Reload),
-    /// Print the JSON Schema of the configuration files, for editors
-    #[command(after_help = "Example:\n  tidegate schema > tidegate.schema.json")]
-    Schema,
+    /// Print the JSON Schema of a configuration file, for editors
+    #[command(
+        after_help = "Examples:\n  tidegate schema appliance > tidegate.schema.json\n  tidegate schema tenant > tenant.schema.json"
+    )]
+    Schema(Schema),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  tidegate completions bash > /etc/bash_completion.d/tidegate")]
     Completions(Completions),
@@ -230,6 +232,19 @@ pub(crate) struct Reload {
     pub(crate) socket: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Of the appliance's file, or of a tenant's
+    #[arg(value_enum, value_name = "FILE")]
+    pub(crate) of: SchemaOf,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SchemaOf {
+    Appliance,
+    Tenant,
 }
 
 #[derive(Debug, Args)]

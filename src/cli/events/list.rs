@@ -26,7 +26,15 @@ pub(super) fn run(args: &EventsList, shell: &mut Shell<'_>) -> Outcome {
     // A look at what there is, and no copy of it.
     query.skip_damage = true;
     if args.form.json {
-        return super::each(&source, &query, shell, &mut |line, shell| shell.out.json(&line));
+        let mut is_empty = true;
+        let exit = super::each(&source, &query, shell, &mut |line, shell| {
+            is_empty = false;
+            shell.out.json(&line)
+        })?;
+        if is_empty {
+            shell.out.remark(nothing(args));
+        }
+        return Ok(exit);
     }
     let mut table = Table::new(heads(&query));
     let exit = super::each(&source, &query, shell, &mut |line, _| {
@@ -34,15 +42,19 @@ pub(super) fn run(args: &EventsList, shell: &mut Shell<'_>) -> Outcome {
         Ok(())
     })?;
     if table.is_empty() {
-        shell.out.remark(match (args.held, args.span.since) {
-            (true, _) => "nothing is held",
-            (false, None) => "no events in the last 24 hours; --since 30d looks further back",
-            (false, Some(_)) => "no events in that time",
-        });
+        shell.out.remark(nothing(args));
         return Ok(exit);
     }
     table.print(&mut shell.out)?;
     Ok(exit)
+}
+
+fn nothing(args: &EventsList) -> &'static str {
+    match (args.held, args.span.since) {
+        (true, _) => "nothing is held",
+        (false, None) => "no events in the last 24 hours; --since 30d looks further back",
+        (false, Some(_)) => "no events in that time",
+    }
 }
 
 fn heads(query: &Query) -> &'static [&'static str] {

@@ -19,7 +19,8 @@ const VALUE_BYTES_MAX: usize = 2048;
 pub(super) fn run(args: &EventsShow, shell: &mut Shell<'_>) -> Outcome {
     let find = Find { whose: super::whose(&args.scope, shell)?, id: args.id, held: args.held };
     let source = Source::open(&args.scope.place, shell)?;
-    let Some(mut line) = source.find(&find)? else {
+    let of_this_endpoint = |line: &EventLine| args.scope.endpoint.as_ref().is_none_or(|id| *id == line.endpoint);
+    let Some(mut line) = source.find(&find)?.filter(of_this_endpoint) else {
         let hint =
             if args.held { "without --held the events are looked at" } else { "--held looks at what did not verify" };
         shell.out.remark(format_args!("there is no {} for whom you asked; {hint}", args.id));
