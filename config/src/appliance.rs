@@ -214,7 +214,7 @@ fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &App
     if !admin.listen.ip().is_loopback() {
         check.warn(
             &["admin", "listen"],
-            "is reachable from other machines, and metrics name tenants; see that only monitoring gets there",
+            "is reachable from other machines, and metrics tell how much comes in and what is refused; see that only monitoring gets there",
         );
     }
     if gateway.trusted_proxies.iter().any(|net| net.prefix_len() == 0) {

@@ -55,8 +55,7 @@ that `tenants.allow_env` does not allow any more, verifies nothing from then on,
 | a tenant's file | its last good version is used, from `tenants.state_directory`, with its secrets as they are now |
 | a tenant's file without a last good version | its endpoints answer 503, never 404, as far as they can be made out |
 | a secret that the tenant's file names cannot be used: its file is taken away, is empty or no file, or holds no key of the scheme | it is not used any more, and neither is its value before; an endpoint that has no other answers 503 |
-| a file cannot be read for now | what was in force stays until it can be |
-| a secret cannot be read for now | its value before stays until it can be; what else changed counts |
+| a file or a secret cannot be read for now | what was in force stays until it can be |
 | two tenants' files with the same endpoint id or alias | who had it keeps it; the other file is the faulty one |
 | the tenants' directory cannot be listed | every tenant stays as it was, with the secrets that it had |
 | the tenants' directory has no tenant's file left, as where a volume is not mounted | every tenant stays as it was, with the secrets that it had; to remove the last one, take the endpoints out of its file |

@@ -70,10 +70,10 @@ pub(crate) struct TenantSecrets<'a> {
     /// The tenant's id as variables are named: `acme-eu` is `ACME_EU`.
     name: String,
     directory: PathBuf,
-    /// Or why not, and whether that passes.
-    opened: Option<Result<OwnedFd, (String, bool)>>,
-    /// Whether the file that was read last could not be for a reason that passes, and may be there as it was.
-    passing: bool,
+    opened: Option<Result<OwnedFd, String>>,
+    /// Whether a file is not there that was referred to.
+    any_missing: bool,
+    /// Whether a file could not be read for a reason that passes.
     any_passing: bool,
 }
 
@@ -81,11 +81,10 @@ impl<'a> TenantSecrets<'a> {
     pub(crate) fn new(environment: &'a dyn Environment, allow_env: &'a [String], tenants: &Path, tenant: &str) -> Self {
         let directory = tenants.join(format!("{tenant}.secrets"));
         let name = tenant.to_ascii_uppercase().replace('-', "_");
-        Self { environment, allow_env, name, directory, opened: None, passing: false, any_passing: false }
+        Self { environment, allow_env, name, directory, opened: None, any_missing: false, any_passing: false }
     }
 
     pub(crate) fn resolve(&mut self, reference: &str) -> Result<ResolvedSecret, String> {
-        self.passing = false;
         match reference.split_once(':') {
             Some(("secret", name)) => self.file(name),
             Some(("env", name)) => {
@@ -104,9 +103,10 @@ impl<'a> TenantSecrets<'a> {
         }
     }
 
-    /// Whether what was resolved last cannot be read for now, and may be there unchanged.
-    pub(crate) fn is_passing(&self) -> bool {
-        self.passing
+    /// Whether what could not be resolved so far may be there unchanged: something could not be read for now, and nothing
+    /// was found to be gone.
+    pub(crate) fn may_be_unchanged(&self) -> bool {
+        self.any_passing && !self.any_missing
     }
 
     /// Whether it is worth while to look again, though nobody changes anything.
@@ -118,36 +118,28 @@ impl<'a> TenantSecrets<'a> {
         check_name(name)?;
         let found = self.read(name);
         let gone = |fault: std::io::Error| fault.kind() == ErrorKind::NotFound;
-        if self.passing && std::fs::symlink_metadata(self.directory.join(name)).is_err_and(gone) {
-            self.passing = false;
+        if found.is_err() && std::fs::symlink_metadata(self.directory.join(name)).is_err_and(gone) {
+            self.any_missing = true;
         }
         found
     }
 
     fn read(&mut self, name: &str) -> Result<ResolvedSecret, String> {
-        let directory = &self.directory;
+        let (directory, any_passing) = (&self.directory, &mut self.any_passing);
         let opened = self.opened.get_or_insert_with(|| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             rustix::fs::open(directory, flags, Mode::empty()).map_err(|fault| {
-                let message = format!(
+                *any_passing |= read::is_passing(&fault.into());
+                format!(
                     "names a secret, and the directory {} cannot be opened: {fault}",
                     crate::fault::shown(directory)
-                );
-                (message, read::is_passing(&fault.into()))
+                )
             })
         });
-        let opened = match opened {
-            Ok(opened) => opened,
-            Err((message, passing)) => {
-                self.passing = *passing;
-                self.any_passing |= *passing;
-                return Err(message.clone());
-            }
-        };
+        let opened = opened.as_ref().map_err(Clone::clone)?;
         let path = directory.join(name);
         let read = read::beneath(opened, OsStr::new(name), SECRET_BYTES_MAX);
-        self.passing = read.as_ref().is_err_and(Unreadable::is_passing);
-        self.any_passing |= self.passing;
+        *any_passing |= read.as_ref().is_err_and(Unreadable::is_passing);
         from_file(read, Some(&path)).map_err(|fault| format!("{fault} ({})", crate::fault::shown(&path)))
     }
 }

@@ -40,7 +40,7 @@ settings! {
     pub struct Admin {
         /// Address of `/metrics`, `/healthz` and `/readyz`.
         listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)), address(), restart,
-            "Loopback: metrics name tenants. It changes no state, whoever reaches it.";
+            "Loopback: metrics tell how much comes in and what is refused. It changes no state, whoever reaches it.";
         /// Unix socket of everything that changes state.
         socket: PathBuf = "/var/lib/tidegate/tidegate.sock".into(),
             shown(path(), "`tidegate.sock` beside `log.directory`"), restart,

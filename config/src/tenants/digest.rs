@@ -1,8 +1,6 @@
 //! Whether a file, or a secret that it refers to, is what it was: without parsing it.
 
-use std::collections::{HashMap, HashSet};
-
-use domain::Secret;
+use std::collections::HashMap;
 
 use crate::secret::ResolvedSecret;
 use crate::tenant_file::Rules;
@@ -16,16 +14,9 @@ type Resolved = Result<ResolvedSecret, String>;
 #[derive(Debug, Default)]
 pub(crate) struct References(HashMap<Box<str>, Resolved>);
 
-/// What cannot be read for now and may be as it was.
-pub(crate) type Passing = HashSet<Box<str>>;
-
 impl References {
     pub(crate) fn take(&self, reference: &str) -> Option<Resolved> {
         self.0.get(reference).cloned()
-    }
-
-    pub(crate) fn put(&mut self, reference: Box<str>, secret: Secret) {
-        self.0.insert(reference, Ok(ResolvedSecret { secret, warning: None }));
     }
 }
 
@@ -51,8 +42,8 @@ impl Digester {
         self.settings = *blake3::hash(format!("{rules:?} {allow_env:?}").as_bytes()).as_bytes();
     }
 
-    /// Digest of a file's bytes and of the settings with them, a quarter of it each, and of the bytes and all that its
-    /// references resolve to. It is keyed, and compared with one other only.
+    /// Digest of the settings and a file's bytes, and of the bytes and all that its references resolve to: half of it
+    /// each. It is keyed, and compared with one other only.
     pub(crate) fn of(
         &self,
         bytes: &[u8],
@@ -61,8 +52,7 @@ impl Digester {
     ) -> [u8; 16] {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
-        let text = hasher.finalize();
-        let judged = hasher.clone().update(&self.settings).finalize();
+        let text = hasher.clone().update(&self.settings).finalize();
         for reference in std::str::from_utf8(bytes).into_iter().flat_map(written) {
             if references.0.contains_key(reference) {
                 continue;
@@ -84,8 +74,7 @@ impl Digester {
             references.0.insert(reference.into(), found);
         }
         let mut digest = [0; 16];
-        digest[..4].copy_from_slice(&text.as_bytes()[..4]);
-        digest[4..8].copy_from_slice(&judged.as_bytes()[..4]);
+        digest[..8].copy_from_slice(&text.as_bytes()[..8]);
         digest[8..].copy_from_slice(&hasher.finalize().as_bytes()[..8]);
         digest
     }
@@ -94,16 +83,6 @@ impl Digester {
 /// Whether two digests are of one text whose references resolve to the same, whatever it is judged by.
 pub(crate) fn has_same_content(one: &[u8; 16], other: &[u8; 16]) -> bool {
     one[8..] == other[8..]
-}
-
-/// Whether two digests are of one text, whatever its references resolve to.
-pub(crate) fn has_same_text(one: &[u8; 16], other: &[u8; 16]) -> bool {
-    one[..4] == other[..4]
-}
-
-/// Whether two digests are of one text and judged by the same.
-pub(crate) fn is_judged_the_same(one: &[u8; 16], other: &[u8; 16]) -> bool {
-    one[..8] == other[..8]
 }
 
 /// Every quoted text that could be a reference. One that stands in a comment is looked up too, and no harm done.
@@ -136,20 +115,17 @@ mod tests {
         let of = |secret: Option<&'static [u8]>| {
             let mut resolve = |_: &str| {
                 let secret = secret.ok_or("is not there")?;
-                Ok(ResolvedSecret { secret: Secret::new(secret), warning: None })
+                Ok(ResolvedSecret { secret: domain::Secret::new(secret), warning: None })
             };
             digester.of(text, &mut References::default(), &mut resolve)
         };
         assert_eq!(of(Some(b"1")), of(Some(b"1")));
         assert_ne!(of(Some(b"1")), of(Some(b"2")));
         assert_ne!(of(Some(b"1")), of(None));
-        assert!(!has_same_content(&of(Some(b"1")), &of(None)) && is_judged_the_same(&of(Some(b"1")), &of(None)));
+        assert!(!has_same_content(&of(Some(b"1")), &of(None)));
         let mut judged_anew = Digester { settings: [1; 32], ..Digester::new() };
         judged_anew.key = digester.key;
         let other = judged_anew.of(text, &mut References::default(), &mut |_| Err("is not there".into()));
-        assert!(of(None) != other && has_same_content(&of(None), &other) && has_same_text(&of(None), &other));
-        assert!(!is_judged_the_same(&of(None), &other));
-        let longer = digester.of(b"value = \"secret:k\" ", &mut References::default(), &mut |_| Err(String::new()));
-        assert!(!has_same_text(&of(None), &longer));
+        assert!(of(None) != other && has_same_content(&of(None), &other));
     }
 }

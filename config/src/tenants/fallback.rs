@@ -2,9 +2,8 @@
 //!
 //! It is made of the last good version's text and of what the text refers to, and of nothing else: so it is the same in
 //! a process that runs and in one that starts. What the text names and cannot be used now (a file that was taken away,
-//! is empty, or holds no key of its scheme) is not used; an endpoint that has nothing left answers 503. Only what
-//! cannot be read for now, such as while too many files are open, stays what it was until it can be: that one secret, and
-//! no other.
+//! is empty, or holds no key of its scheme) is not used; an endpoint that has nothing left answers 503. Only where
+//! something cannot be read for now, such as while too many files are open, what was in force stays until it can be.
 
 use std::sync::Arc;
 
@@ -270,30 +269,20 @@ impl<C: Judged> Past<C> for Reader<'_, '_, C> {
                 }
             },
         };
-        let (digest, mut references, passing) = self.look_up(id, &text);
+        let mut references = References::default();
+        let (digest, passing, may_be_unchanged) = {
+            let mut secrets = self.secrets(id);
+            let resolve = &mut |reference: &str| secrets.resolve(reference);
+            let digest = self.digester.of(&text, &mut references, resolve);
+            (digest, secrets.any_passing(), secrets.may_be_unchanged())
+        };
+        self.again |= passing;
         let kept = Kept::Text(Arc::clone(&text), digest);
         let same = before.filter(|made| made.tenant().digest == digest);
-        if same.is_some() {
+        if same.is_some() || may_be_unchanged && before.is_some() {
             return as_it_was(&gone, None, kept);
         }
-        if let Some(made) = before.filter(|_| !passing.is_empty()) {
-            if !digest::has_same_text(&made.tenant().digest, &digest) {
-                // Another process keeps another version: nothing says what a reference was.
-                return as_it_was(&gone, None, kept);
-            }
-            self.put_earlier(id, &text, made.tenant(), &passing, &mut references);
-        }
         match self.with_what_is_there(id, &text, digest, &references) {
-            // The same, but for what cannot be read for now.
-            Ok((made, ..))
-                if !passing.is_empty()
-                    && before.is_some_and(|before| {
-                        before.tenant().endpoints == made.tenant().endpoints
-                            && digest::is_judged_the_same(&before.tenant().digest, &digest)
-                    }) =>
-            {
-                as_it_was(&gone, None, kept)
-            }
             Ok((made, gone, lost)) => {
                 let why = lost.then(|| lost_secrets(&gone));
                 Fallback { made: Some(made), gone, why, kept, unread: false }

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use domain::{Secret, TenantId};
+use domain::TenantId;
 
-use super::digest::{self, Digester, Passing, References};
+use super::digest::{Digester, References};
 use super::fallback::Shelf;
 use super::settle::{Slot, Spool};
 use super::{Judge, Judged, Known, Unavailable, recover};
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::read;
-use crate::secret::{ResolvedSecret, TenantSecrets};
+use crate::secret::TenantSecrets;
 use crate::settings::Appliance;
 use crate::tenant::{Tenant, file_of};
 use crate::tenant_file::{self, Names, Resolve, Rules};
@@ -56,22 +56,16 @@ impl<C: Judged> Reader<'_, '_, C> {
             Ok((bytes, _)) => bytes,
             Err(fault) => return self.unreadable(id, before, &path, &fault),
         };
-        let (digest, mut references, passing) = self.look_up(&id, &bytes);
-        let made = before.as_ref().and_then(|known| known.tenant.clone()).filter(|_| !passing.is_empty());
-        let same_text = made.filter(|made| digest::has_same_text(&made.tenant().digest, &digest));
-        let mut not_now = None;
-        if let Some(made) = &same_text {
-            let any_stays = self.put_earlier(&id, &bytes, made.tenant(), &passing, &mut references);
-            let message = "names secrets that cannot be read for now; what was in force of them stays until they are";
-            not_now = any_stays.then(|| Fault::error(&path, "", message));
-            if before.as_ref().is_some_and(|known| known.bad.is_none())
-                && digest::is_judged_the_same(&made.tenant().digest, &digest)
-                && self.is_made_of(&id, &bytes, made.tenant(), &references)
-            {
-                let mut slot = self.unread(id, before);
-                slot.faults.extend(not_now);
-                return slot;
-            }
+        let mut references = References::default();
+        let (digest, passing, may_be_unchanged) = {
+            let mut secrets = self.secrets(&id);
+            let digest = self.digester.of(&bytes, &mut references, &mut |reference| secrets.resolve(reference));
+            (digest, secrets.any_passing(), secrets.may_be_unchanged())
+        };
+        self.again |= passing;
+        if may_be_unchanged && before.is_some() {
+            let message = "names secrets that cannot be read for now; what was in force stays until they are";
+            return self.not_now(id, before, Fault::error(&path, "", message));
         }
         match before {
             Some(known) if self.is_unchanged(&id, &known, digest) => {
@@ -96,66 +90,9 @@ impl<C: Judged> Reader<'_, '_, C> {
                 let allowed = &appliance.tenants.allow_env;
                 let mut secrets = TenantSecrets::new(environment, allowed, &directory, id.as_str());
                 let resolve = &mut |it: &str| references.take(it).unwrap_or_else(|| secrets.resolve(it));
-                let mut slot = self.parse(id, before, &path, &bytes, digest, resolve);
-                slot.faults.extend(not_now);
-                slot
+                self.parse(id, before, &path, &bytes, digest, resolve)
             }
         }
-    }
-
-    /// A text's digest, what it refers to, and what of that cannot be read for now.
-    pub(super) fn look_up(&mut self, id: &TenantId, text: &[u8]) -> ([u8; 16], References, Passing) {
-        let (mut references, mut passing) = (References::default(), Passing::new());
-        let mut secrets = self.secrets(id);
-        let resolve = &mut |reference: &str| {
-            let found = secrets.resolve(reference);
-            if secrets.is_passing() {
-                passing.insert(reference.into());
-            }
-            found
-        };
-        let digest = self.digester.of(text, &mut references, resolve);
-        let again = secrets.any_passing();
-        self.again |= again;
-        (digest, references, passing)
-    }
-
-    /// What cannot be read for now stays what it was in `made`, which was made of the same text. Everything else counts
-    /// as it is: one secret that cannot be read does not keep another in force that was taken away. Says whether anything
-    /// stays; what is only named in a comment does not.
-    pub(super) fn put_earlier(
-        &mut self,
-        id: &TenantId,
-        text: &[u8],
-        made: &Tenant,
-        passing: &Passing,
-        references: &mut References,
-    ) -> bool {
-        let mut any_stays = false;
-        // Each secret of it is the reference itself.
-        let named = &mut |it: &str| Ok(ResolvedSecret { secret: Secret::new(it.as_bytes()), warning: None });
-        let path = self.path(id);
-        let (named, _) = tenant_file::parse(&path, Some(id), text, &self.rules, &mut self.names, named);
-        let endpoints = named.iter().flat_map(|named| &named.endpoints).zip(&made.endpoints);
-        for (named, endpoint) in endpoints.filter(|(named, endpoint)| named.id == endpoint.id) {
-            for entry in &named.secrets {
-                let reference = std::str::from_utf8(entry.secret.expose()).ok().filter(|it| passing.contains(*it));
-                let earlier = endpoint.secrets.iter().find(|earlier| earlier.terms == entry.terms);
-                if let Some((reference, earlier)) = reference.zip(earlier) {
-                    references.put(reference.into(), earlier.secret.clone());
-                    any_stays = true;
-                }
-            }
-        }
-        any_stays
-    }
-
-    /// Whether a text comes to the same as before with what it refers to now.
-    fn is_made_of(&mut self, id: &TenantId, text: &[u8], made: &Tenant, references: &References) -> bool {
-        let path = self.path(id);
-        let resolve = &mut |it: &str| references.take(it).unwrap_or_else(|| Err(String::new()));
-        let (now, _) = tenant_file::parse(&path, Some(id), text, &self.rules, &mut self.names, resolve);
-        now.is_some_and(|now| now.endpoints == made.endpoints)
     }
 
     /// Whether nothing is to be done: the file is as it was, and so is what answers for it if it is faulty.
@@ -165,6 +102,13 @@ impl<C: Judged> Reader<'_, '_, C> {
             (None, Some(made)) => made.tenant().digest == digest,
             (None, None) => false,
         }
+    }
+
+    /// What was before, until something can be read that cannot be now.
+    fn not_now(&self, id: TenantId, before: Option<Known<C>>, fault: Fault) -> Slot<C> {
+        let mut slot = self.unread(id, before);
+        slot.faults.push(fault);
+        slot
     }
 
     fn unreadable(&mut self, id: TenantId, before: Option<Known<C>>, path: &Path, fault: &read::Unreadable) -> Slot<C> {
