@@ -61,9 +61,11 @@ fn own_address() -> Ipv4Addr {
     Ipv4Addr::new(127, 64 + u8::try_from(count % 190).expect("less than 190"), high, low)
 }
 
-fn free_port(address: Ipv4Addr) -> SocketAddr {
-    let listener = TcpListener::bind((address, 0)).expect("a port of an address of our own");
-    listener.local_addr().expect("its address")
+/// Two free ports. Both are held until both are known: a port that is let go may be given again.
+fn free_ports(address: Ipv4Addr) -> (SocketAddr, SocketAddr) {
+    let listen = || TcpListener::bind((address, 0)).expect("a port of an address of our own");
+    let (one, other) = (listen(), listen());
+    (one.local_addr().expect("its address"), other.local_addr().expect("its address"))
 }
 
 impl Default for Appliance {
@@ -129,7 +131,7 @@ impl Appliance {
         let temporary = tempfile::Builder::new().prefix("tidegate-").tempdir().expect("a temporary directory");
         let directory = temporary.path().to_owned();
         let address = own_address();
-        let (gateway, admin) = (free_port(address), free_port(address));
+        let (gateway, admin) = free_ports(address);
         let log_directory = self.log_directory.take().unwrap_or_else(|| directory.join("log"));
         let quoted = |text: &str| format!("\"{text}\"");
         let of = |path: &Path| quoted(path.to_str().expect("a path of ours is UTF-8"));
