@@ -16,7 +16,8 @@ Two kinds of file, both TOML. The **appliance's file** (`tidegate run --config t
 or the one before stays in force. Each **tenant's file** (`<tenants.directory>/<tenant>.toml`) is a unit of its own: a
 faulty one keeps that tenant's last good version and touches nobody else.
 
-- `tidegate check --config tidegate.toml` says everything that is wrong at once, with file and line.
+- `tidegate check --config tidegate.toml` says what is wrong with every file, with file and line; schemes and
+  secrets of a file once the rest of it is right.
 - Unknown keys are refused. A size has a unit (`\"25MiB\"`, also `\"25MB\"`), a duration too (`\"500ms\"`, `\"10s\"`, `\"1h30m\"`,
   `\"30d\"`), a rate is `\"100/s burst 200\"`, of bytes `\"10MiB/s burst 50MiB\"`, or `\"unlimited\"`. Without a burst it is one
   second's worth.
