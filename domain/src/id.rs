@@ -1,4 +1,4 @@
-//! Names that people and providers write: tenants and endpoints.
+//! Names that people and providers write: tenants, endpoints, connections and connectors.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -170,6 +170,16 @@ name! {
 name! {
     /// A URL that a provider posts to, `wh_…`. Ids that Tidegate issues carry 96 random bits.
     EndpointId
+}
+
+name! {
+    /// A tenant's account at one provider, `conn_…`.
+    ConnectionId
+}
+
+name! {
+    /// What all connections to one provider share, by the provider's name.
+    ConnectorId
 }
 
 impl EndpointId {

@@ -13,6 +13,6 @@ pub mod text;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use event_id::{EventId, ExecutionId, NodeId, Slot};
-pub use id::{EndpointId, InvalidId, TenantId};
+pub use id::{ConnectionId, ConnectorId, EndpointId, InvalidId, TenantId};
 pub use refusal::{Blame, Refusal, Retry};
 pub use secret::Secret;

@@ -17,6 +17,7 @@
 
 mod host;
 mod malformed;
+mod pattern;
 mod target;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use std::net::IpAddr;
 
 pub use host::{Host, HostName};
 pub use malformed::Malformed;
+pub use pattern::HostPattern;
 pub use target::{Scheme, Target};
 
 /// A host and a port, parsed and canonical.

@@ -45,7 +45,7 @@ pub mod resolve;
 pub mod table;
 mod vet;
 
-pub use authority::{Authority, Host, HostName, Malformed, Scheme, Target};
+pub use authority::{Authority, Host, HostName, HostPattern, Malformed, Scheme, Target};
 pub use dial::{Alpn, DialError, DialSettings, Dialer, Dialled, Roots, TlsClient};
 pub use exit::{Exit, ExitAddress, Source};
 pub use nat64::{Nat64Fault, Nat64Prefix};

@@ -7,22 +7,15 @@
 use ipnet::IpNet;
 use thiserror::Error;
 
-use crate::authority::{Authority, Host, HostName, Malformed};
+use crate::authority::{Authority, HostPattern, Malformed};
 use crate::table::{AddressTable, Verdict};
 
 /// One named destination, open to whoever is handed this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opening {
-    host: Pattern,
+    host: HostPattern,
     networks: Vec<IpNet>,
     ports: Vec<u16>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Pattern {
-    Exactly(Host),
-    /// Every name in the zone, at any depth, and not the zone itself.
-    Within(HostName),
 }
 
 /// Why something is no opening.
@@ -46,13 +39,7 @@ impl Opening {
     /// `host` is a name, `*.` and a zone, or an address (IPv6 in brackets). Every network lies within one internal row
     /// of the table.
     pub fn new(host: &str, networks: Vec<IpNet>, ports: Vec<u16>, table: &AddressTable) -> Result<Self, OpeningFault> {
-        let host = if let Some(zone) = host.strip_prefix("*.") {
-            Pattern::Within(HostName::parse(zone).map_err(OpeningFault::Host)?)
-        } else {
-            // The port is of no matter here; it only lets the one parser read the host.
-            let authority = Authority::with_port(format!("{host}:1")).map_err(OpeningFault::Host)?;
-            Pattern::Exactly(authority.host().clone())
-        };
+        let host = HostPattern::parse(host).map_err(OpeningFault::Host)?;
         if networks.is_empty() {
             return Err(OpeningFault::NoNetwork);
         }
@@ -75,12 +62,7 @@ impl Opening {
 
     /// Whether this opens the name and port, whatever the name resolves to.
     pub(crate) fn names(&self, authority: &Authority) -> bool {
-        let host = match (&self.host, authority.host()) {
-            (Pattern::Exactly(host), asked) => host == asked,
-            (Pattern::Within(zone), Host::Name(name)) => name != zone && name.is_within(zone.as_str()),
-            (Pattern::Within(_), Host::Address(_)) => false,
-        };
-        host && self.ports.contains(&authority.port())
+        self.host.covers(authority.host()) && self.ports.contains(&authority.port())
     }
 
     /// Whether an address is in one of its networks.

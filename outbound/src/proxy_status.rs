@@ -1,4 +1,4 @@
-//! The words of `Proxy-Status` (RFC 9209, 2.3) that this crate has a use for.
+//! The words of `Proxy-Status` (RFC 9209, 2.3) that the product has a use for.
 
 use std::fmt;
 
@@ -17,9 +17,16 @@ pub enum ErrorType {
     TlsProtocolError,
     TlsCertificateError,
     TlsAlertReceived,
+    HttpRequestError,
     HttpRequestDenied,
+    HttpResponseIncomplete,
+    HttpResponseBodySize,
+    HttpResponseTimeout,
+    HttpUpgradeFailed,
+    HttpProtocolError,
     ProxyInternalError,
     ProxyConfigurationError,
+    ProxyLoopDetected,
 }
 
 impl ErrorType {
@@ -38,9 +45,16 @@ impl ErrorType {
             Self::TlsProtocolError => "tls_protocol_error",
             Self::TlsCertificateError => "tls_certificate_error",
             Self::TlsAlertReceived => "tls_alert_received",
+            Self::HttpRequestError => "http_request_error",
             Self::HttpRequestDenied => "http_request_denied",
+            Self::HttpResponseIncomplete => "http_response_incomplete",
+            Self::HttpResponseBodySize => "http_response_body_size",
+            Self::HttpResponseTimeout => "http_response_timeout",
+            Self::HttpUpgradeFailed => "http_upgrade_failed",
+            Self::HttpProtocolError => "http_protocol_error",
             Self::ProxyInternalError => "proxy_internal_error",
             Self::ProxyConfigurationError => "proxy_configuration_error",
+            Self::ProxyLoopDetected => "proxy_loop_detected",
         }
     }
 }

@@ -1,0 +1,17 @@
+//! The governed way out: who asks, where it may go, from which address it leaves, and the proof of it.
+//!
+//! ```text
+//! caller ─▶ identify ─▶ parse ─▶ switches ─▶ policy ─▶ resolve, vet ─▶ credential ─▶ dial ─▶ relay ─▶ record
+//!           caller/     asked.rs  switches.rs policy/   outbound        governed/     pool.rs  forward/  record.rs
+//!                                                                                              tunnel/
+//! ```
+//!
+//! `serve.rs` is that line as code. Every arrow can say no, and each no is one of [`Refusal`]; a refusal dials nothing.
+
+mod asked;
+mod caller;
+mod refusal;
+
+pub use asked::{Asked, Way};
+pub use caller::{Caller, Identity};
+pub use refusal::{Cause, Refusal};
