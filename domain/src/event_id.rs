@@ -27,6 +27,18 @@ pub(crate) fn base32(bytes: &[u8]) -> String {
     CROCKFORD.encode(bytes)
 }
 
+/// Writes the 26 characters of 16 bytes, without an allocation.
+pub fn write_base32(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut text = [0; 26];
+    CROCKFORD.encode_mut(bytes, &mut text);
+    f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+}
+
+/// Reads them again; None for any other text.
+pub fn read_base32(text: &str) -> Option<[u8; 16]> {
+    CROCKFORD.decode(text.as_bytes()).ok()?.try_into().ok()
+}
+
 /// One of 65,536 places that endpoints hash to. Fixed for ever: shard counts can change, slots do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub u16);
@@ -102,23 +114,15 @@ impl EventId {
         ExecutionId(*self)
     }
 
-    /// Writes the 26 characters behind the prefix.
-    fn text(&self) -> [u8; 26] {
-        let mut out = [0; 26];
-        CROCKFORD.encode_mut(&self.0, &mut out);
-        out
-    }
-
     fn write(&self, prefix: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(prefix)?;
-        f.write_str(std::str::from_utf8(&self.text()).map_err(|_| fmt::Error)?)
+        write_base32(&self.0, f)
     }
 
     fn read(prefix: &'static str, text: &str) -> Result<Self, ParseEventIdError> {
         let fault = ParseEventIdError { expected: prefix };
         let rest = text.strip_prefix(prefix).ok_or_else(|| fault.clone())?;
-        let bytes = CROCKFORD.decode(rest.as_bytes()).map_err(|_| fault.clone())?;
-        bytes.try_into().map(Self).map_err(|_| fault)
+        read_base32(rest).map(Self).ok_or(fault)
     }
 }
 

@@ -10,8 +10,12 @@
 
 mod asked;
 mod caller;
+mod correlation;
+mod record;
 mod refusal;
 
 pub use asked::{Asked, Way};
 pub use caller::{Caller, Identity};
+pub use correlation::{CorrelationId, NoCorrelationId};
+pub use record::{Record, Recorder, SendState, Times};
 pub use refusal::{Cause, Refusal};
