@@ -10,12 +10,14 @@
 
 mod asked;
 mod caller;
+mod calls;
 mod correlation;
 mod record;
 mod refusal;
 
 pub use asked::{Asked, Way};
 pub use caller::{Caller, Identity};
+pub use calls::{Call, Calls, CallsFull, CallsMax};
 pub use correlation::{CorrelationId, NoCorrelationId};
 pub use record::{Record, Recorder, SendState, Times};
 pub use refusal::{Cause, Refusal};
