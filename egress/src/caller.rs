@@ -1,6 +1,7 @@
 //! Who asks.
 
 use domain::{ConnectionId, TenantId};
+use outbound::HostPattern;
 
 /// A caller whose proof has been checked. One tenant, always, and nobody can name another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub struct Caller {
     pub identity: Identity,
     /// Connections that may be called; none means all of the tenant's.
     pub connections: Option<Box<[ConnectionId]>>,
-    /// Hosts that may be asked for, as exact names or `*.zone`, beside what policy says; none means no further bound.
-    pub destinations: Option<Box<[Box<str>]>>,
+    /// Hosts that may be asked for, beside what policy says; none means no further bound.
+    pub destinations: Option<Box<[HostPattern]>>,
     /// Evidence, written to every record: which run and automation this is for, and of which class.
     pub run: Option<Box<str>>,
     /// See `run`.
