@@ -12,7 +12,8 @@ use super::wire::{Judged, Reloaded, Reverify};
 /// Handles of a running node.
 #[async_trait]
 pub(crate) trait Node: Send + Sync + fmt::Debug + 'static {
-    fn log(&self) -> &Arc<dyn EventLog>;
+    /// Absent where the node takes no deliveries.
+    fn log(&self) -> Option<&Arc<dyn EventLog>>;
 
     /// Absent where the holding stream is switched off.
     fn holding(&self) -> Option<&Arc<HoldingStore>>;

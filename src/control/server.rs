@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use eventlog::EventLog;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -157,7 +158,13 @@ impl Service {
 
     async fn stat(&self) -> Result<Answer, No> {
         let node = Arc::clone(&self.node);
-        json_answer(&blocking(move || Stat { node: node.stat(), log: node.log().stat().into() }).await?)
+        let stat = move || Stat { node: node.stat(), log: node.log().map(|log| log.stat().into()) };
+        json_answer(&blocking(stat).await?)
+    }
+
+    fn log(&self) -> Result<Arc<dyn EventLog>, No> {
+        let why = "this node takes no deliveries: its file has no [gateway] table";
+        self.node.log().cloned().ok_or_else(|| No::new(StatusCode::NOT_FOUND, why))
     }
 
     fn events(&self, query: Query) -> Result<Answer, No> {
@@ -166,6 +173,7 @@ impl Service {
             Which::All | Which::First(_) | Which::Newest(_) => self.reader()?,
         };
         let node = Arc::clone(&self.node);
+        let log = self.log()?;
         let (writer, body) = stream();
         // Detached on purpose: it ends when the body is dropped, and the body goes with its connection.
         drop(tokio::task::spawn_blocking(move || {
@@ -173,7 +181,7 @@ impl Service {
             let read = if query.held {
                 read::held(node.holding().map(|store| &**store), &query, &mut sink)
             } else {
-                read::events(&**node.log(), &query, &mut sink)
+                read::events(&*log, &query, &mut sink)
             };
             match read {
                 Ok(()) => sink.writer.finish(None),
@@ -188,11 +196,12 @@ impl Service {
     async fn event(&self, find: Find) -> Result<Answer, No> {
         let _permit = self.reader()?;
         let node = Arc::clone(&self.node);
+        let log = self.log()?;
         let found = blocking(move || {
             if find.held {
                 read::find_held(node.holding().map(|store| &**store), &find)
             } else {
-                read::find(&**node.log(), &find)
+                read::find(&*log, &find)
             }
         });
         match found.await? {

@@ -63,7 +63,9 @@ pub(crate) struct LaneStat {
 pub(crate) struct Stat {
     /// What the node says about itself.
     pub(crate) node: serde_json::Value,
-    pub(crate) log: LogStat,
+    /// Absent where the node takes no deliveries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) log: Option<LogStat>,
 }
 
 impl From<eventlog::Stat> for LogStat {

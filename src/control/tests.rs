@@ -31,8 +31,8 @@ struct TestNode {
 
 #[async_trait]
 impl Node for TestNode {
-    fn log(&self) -> &Arc<dyn EventLog> {
-        &self.log
+    fn log(&self) -> Option<&Arc<dyn EventLog>> {
+        Some(&self.log)
     }
 
     fn holding(&self) -> Option<&Arc<HoldingStore>> {

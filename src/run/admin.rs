@@ -101,7 +101,7 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let log = MemoryLog::new(NodeId(1), ManualClock::at_unix_ms(0));
-        tokio::spawn(serve(listener, Arc::new(Health::new(Registry::default(), Arc::new(log)))));
+        tokio::spawn(serve(listener, Arc::new(Health::new(Registry::default(), Some(Arc::new(log))))));
         let mut silent = Vec::new();
         for _ in 0..3 * CONNECTIONS_MAX {
             silent.push(TcpStream::connect(address).await.unwrap());

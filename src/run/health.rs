@@ -10,7 +10,8 @@ use prometheus_client::registry::Registry;
 #[derive(Debug)]
 pub(crate) struct Health {
     registry: Registry,
-    log: Arc<dyn EventLog>,
+    /// None where this node takes no deliveries.
+    log: Option<Arc<dyn EventLog>>,
     draining: AtomicBool,
     /// Why the configuration that is served is not the one in the files; empty while it is.
     degraded: Mutex<Vec<String>>,
@@ -20,7 +21,7 @@ pub(crate) struct Health {
 const REASONS_SHOWN: usize = 20;
 
 impl Health {
-    pub(crate) fn new(registry: Registry, log: Arc<dyn EventLog>) -> Self {
+    pub(crate) fn new(registry: Registry, log: Option<Arc<dyn EventLog>>) -> Self {
         Self { registry, log, draining: AtomicBool::new(false), degraded: Mutex::default() }
     }
 
@@ -46,13 +47,13 @@ impl Health {
         if self.draining.load(Ordering::Acquire) {
             return (false, "draining\n".to_owned());
         }
-        let stat = self.log.stat();
-        let mut lanes = stat.lanes.iter().filter(|lane| lane.active);
-        if let Some((lane, reason)) = lanes.find_map(|lane| Some((lane, lane.cannot_commit()?))) {
+        let lanes = self.log.as_ref().map(|log| log.stat().lanes).unwrap_or_default();
+        let mut active = lanes.iter().filter(|lane| lane.active);
+        if let Some((lane, reason)) = active.find_map(|lane| Some((lane, lane.cannot_commit()?))) {
             return (false, format!("cannot commit: log {}/{}: {reason}\n", lane.class, lane.shard));
         }
         let reasons = self.degraded.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let damage = stat.lanes.iter().flat_map(|lane| {
+        let damage = lanes.iter().flat_map(|lane| {
             lane.damage.iter().map(move |damage| format!("damage: log {}/{}: {damage}", lane.class, lane.shard))
         });
         (true, state(&reasons, &damage.collect::<Vec<_>>()))

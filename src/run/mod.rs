@@ -4,6 +4,7 @@ mod admin;
 mod beside;
 mod delivery_log;
 mod health;
+mod ingress;
 mod logging;
 mod metrics;
 mod node;
@@ -12,7 +13,6 @@ mod sample;
 mod sink;
 mod upkeep;
 
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,19 +20,14 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use config::{Appliance, Environment, Fault, ProcessEnvironment, TenantFiles, has_errors};
 use domain::{Clock, SystemClock};
-use eventlog::holding::HoldingSettings;
-use eventlog::{EmbeddedLog, EventLog, HoldingStore};
-use gateway::metrics::Metrics;
 use gateway::scheme::Presets;
 use gateway::snapshot::Snapshot;
-use gateway::{Gateway, Parts};
 use prometheus_client::registry::Registry;
-use ratelimit::{InFlight, LocalLimits, Unauthenticated};
 
 use self::beside::Beside;
-use self::delivery_log::DeliveryLog;
 use self::health::Health;
-use self::metrics::{ConfigMetrics, ListenerMetrics, LogCollector};
+use self::ingress::Ingress;
+use self::metrics::ConfigMetrics;
 use self::node::Node;
 use self::reload::{Reloader, State};
 use self::sink::Sink;
@@ -105,28 +100,17 @@ fn serve(
     clock: &Arc<dyn Clock>,
     sink: &Sink,
 ) -> Result<(), RunError> {
-    let connections_max = upkeep::room_for_connections(appliance.gateway.listener.connections_max);
-
-    // First whether there is another one already: a start by mistake ends at an address that is taken, before it touches a
-    // log that somebody writes. Nobody is listened to before there is somebody to answer: who connects is refused, and a
-    // balancer that looks whether this node lets itself be connected to sends its deliveries elsewhere.
-    let bound = listen::Bound::new(&appliance.gateway.listen)
-        .map_err(RunError::io("listen for deliveries (gateway.listen)"))?;
-    // Everything that is not the accept path runs on a runtime of its own.
+    // Addresses first: a start by mistake ends at one that is taken, before it touches a log that somebody writes.
+    let deliveries = appliance.gateway.enabled.then(|| ingress::bind(appliance)).transpose()?;
+    // Everything that is not the path of a request runs on a runtime of its own.
     let beside = Beside::start(appliance)?;
-    let log = open_log(appliance, clock)?;
-    let holding = open_holding(appliance, clock)?;
-
     let mut registry = Registry::with_prefix("tidegate");
-    let metrics = Arc::new(Metrics::new(&mut registry));
     let config_metrics = ConfigMetrics::register(&mut registry);
-    let listener_metrics = ListenerMetrics::register(&mut registry);
-    registry.register_collector(Box::new(LogCollector(Arc::clone(&log))));
-    let limits = Arc::new(LocalLimits::new(Arc::clone(clock)));
-    let unauthenticated = Arc::new(Unauthenticated::new(&unauthenticated(appliance), Arc::clone(clock)));
-    let in_flight = Arc::new(InFlight::new(appliance.gateway.bytes_in_flight_max));
-    upkeep::register(&mut registry, sink, &limits, &in_flight, holding.as_ref());
-    let health = Arc::new(Health::new(registry, Arc::clone(&log)));
+    upkeep::register_process(&mut registry, sink);
+    let ingress = deliveries.map(|bound| Ingress::open(bound, appliance, clock, &mut registry)).transpose()?;
+    let log = ingress.as_ref().map(|ingress| Arc::clone(&ingress.log));
+    let holding = ingress.as_ref().and_then(|ingress| ingress.holding.clone());
+    let health = Arc::new(Health::new(registry, log.clone()));
 
     // Watched before it is read: what changes in between is noticed.
     let watcher = config::Watcher::start(path, appliance);
@@ -145,135 +129,41 @@ fn serve(
     // What is faulty at a cold start is served in its last good version, or not at all, and said.
     reloader.load(&health).ok_or(RunError::Load)?;
 
-    let gateway = Gateway::new(Parts {
-        node: appliance.node.id,
-        snapshot,
-        log: Arc::clone(&log),
-        holding: holding.clone(),
-        limits: Arc::clone(&limits),
-        unauthenticated: Arc::clone(&unauthenticated),
-        in_flight,
-        clock: Arc::clone(clock),
-        metrics,
-        recorder: Arc::new(DeliveryLog::new(sink.clone(), &appliance.logging, Arc::clone(clock))),
-    });
-    let gateway = Arc::new(gateway.map_err(|fault| RunError::Randomness(fault.to_string()))?);
-
-    let handler: Arc<dyn listen::Handler> = Arc::<Gateway>::clone(&gateway);
-    let settings = config::Listener { connections_max, ..appliance.gateway.listener.clone() };
-    let opened = bound.listen().map_err(RunError::io("listen for deliveries (gateway.listen)"))?;
-    let service = listen::Service::new("gateway", settings, opened, handler, listener_metrics)
-        .with_threads(appliance.gateway.threads);
-    let addresses = service.addresses();
     let mut server = listen::Server::new();
-    server.add(service);
+    let mut addresses = Vec::new();
+    let mut add = |service: listen::Service| {
+        addresses.extend(service.addresses());
+        server.add(service);
+    };
+    let gateway = match ingress {
+        Some(ingress) => {
+            let (gateway, service) = ingress.serve(appliance, clock, sink, snapshot, &beside.runtime)?;
+            add(service);
+            Some(gateway)
+        }
+        None => None,
+    };
 
-    beside.runtime.spawn(upkeep::sweep(limits, unauthenticated));
-    beside.runtime.spawn(upkeep::trim(Arc::clone(&log), holding.clone()));
     upkeep::watch(&beside.runtime, watcher, &reloader, &health);
     upkeep::drain_with(&beside.runtime, server.handle(), Arc::clone(&health)).map_err(RunError::io("watch signals"))?;
-    let started = clock.monotonic();
-    let (id, clock) = (appliance.node.id, Arc::clone(clock));
-    let held = holding.clone();
-    let node =
-        Node { log: Arc::clone(&log), holding, gateway, reloader, health: Arc::clone(&health), clock, id, started };
+    let node = Node {
+        log: log.clone(),
+        holding: holding.clone(),
+        gateway,
+        reloader,
+        health: Arc::clone(&health),
+        clock: Arc::clone(clock),
+        id: appliance.node.id,
+        started: clock.monotonic(),
+    };
     let beside = beside.serve(node, &health)?;
     tracing::info!(?addresses, admin = %appliance.admin.listen, "ready");
 
     let drained = server.run();
 
     beside.stop();
-    close(&*log, held.as_deref());
+    if let Some(log) = log {
+        ingress::close(&*log, holding.as_deref());
+    }
     if drained.cut > 0 { Err(RunError::Cut(drained.cut)) } else { Ok(()) }
-}
-
-/// Makes durable what waits and gives both streams up in order, so that the next start finds nothing to mend.
-fn close(log: &dyn EventLog, holding: Option<&HoldingStore>) {
-    if let Some(holding) = holding {
-        holding.close();
-    }
-    if let Err(error) = log.close() {
-        tracing::error!(%error, "the event log did not close cleanly; what was acknowledged is safe all the same");
-    }
-}
-
-fn open_log(appliance: &Appliance, clock: &Arc<dyn Clock>) -> Result<Arc<dyn EventLog>, RunError> {
-    let fault = |reason: String| RunError::Log { directory: appliance.log.directory.clone(), reason };
-    let settings = eventlog::embedded::Settings::new(&appliance.log, appliance.node.id);
-    let (log, recoveries) =
-        EmbeddedLog::open(&settings, Arc::clone(clock)).map_err(|error| fault(error.to_string()))?;
-    for (lane, recovery) in recoveries {
-        tell_recovery(&lane.to_string(), &recovery);
-    }
-    Ok(Arc::new(log))
-}
-
-fn open_holding(appliance: &Appliance, clock: &Arc<dyn Clock>) -> Result<Option<Arc<HoldingStore>>, RunError> {
-    if !appliance.holding.enabled {
-        return Ok(None);
-    }
-    let log = eventlog::embedded::Settings::new(&appliance.log, appliance.node.id);
-    let settings = HoldingSettings::new(&appliance.holding, &log, appliance.gateway.body_bytes_max);
-    let (store, recovery) = HoldingStore::open(&settings, Arc::clone(clock))
-        .map_err(|error| RunError::Log { directory: settings.directory.clone(), reason: error.to_string() })?;
-    tell_recovery("holding", &recovery);
-    Ok(Some(Arc::new(store)))
-}
-
-/// What was found in a log that was not closed, or that is damaged: said once, at the start, so that it is not
-/// found out by a reader much later.
-fn tell_recovery(lane: &str, recovery: &eventlog::segment::Recovery) {
-    tracing::info!(
-        lane,
-        epoch = recovery.epoch,
-        segments = recovery.segments,
-        records = recovery.records,
-        "log opened"
-    );
-    if !recovery.torn.is_empty() {
-        tracing::info!(lane, batches = recovery.torn.len(), "cut what was being written and never acknowledged");
-    }
-    for damage in &recovery.damage {
-        tracing::error!(lane, "the log is damaged: {damage}");
-    }
-    for disowned in &recovery.disowned {
-        tracing::warn!(lane, ?disowned, "a batch that was given up after an error of the disk is not shown to readers");
-    }
-}
-
-fn unauthenticated(appliance: &Appliance) -> ratelimit::unauthenticated::Settings {
-    let settings = &appliance.limits.unauthenticated;
-    let count = |n| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
-    ratelimit::unauthenticated::Settings {
-        failures_per_minute: count(settings.failures_per_minute),
-        burst: count(settings.burst),
-        sources_max: settings.sources_max as usize,
-        known_failures_per_minute: count(settings.verified_failures_per_minute),
-        known_burst: count(settings.verified_burst),
-        known_for: settings.verified_for,
-        ..ratelimit::unauthenticated::Settings::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use domain::{ManualClock, NodeId};
-    use eventlog::holding::HoldingFilter;
-    use eventlog::{MemoryLog, Scope};
-
-    #[test]
-    fn a_stop_closes_the_holding_stream_beside_the_log() {
-        let directory = tempfile::tempdir().unwrap();
-        let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(1_764_424_000_000);
-        let mut settings = eventlog::embedded::Settings::new(&config::Log::default(), NodeId(1));
-        settings.directory = directory.path().to_owned();
-        settings.reserve_bytes = 0;
-        let settings = HoldingSettings::new(&config::Holding::default(), &settings, 1 << 20);
-        let (holding, _) = HoldingStore::open(&settings, Arc::clone(&clock)).unwrap();
-        holding.hold(node::tests::new_held(1)).unwrap();
-        close(&MemoryLog::new(NodeId(1), clock), Some(&holding));
-        assert!(holding.hold(node::tests::new_held(2)).is_err(), "it was not given up");
-        assert_eq!(holding.iter(&Scope::Operator, &HoldingFilter::default()).count(), 1, "what waited is durable");
-    }
 }

@@ -19,9 +19,10 @@ use crate::control::wire::{FaultLine, Judged, JudgedOutcome, Reloaded, Reverify,
 
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) log: Arc<dyn EventLog>,
+    /// These three are none where the node takes no deliveries.
+    pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) holding: Option<Arc<HoldingStore>>,
-    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) gateway: Option<Arc<Gateway>>,
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) health: Arc<Health>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -34,8 +35,8 @@ const READ_AHEAD: usize = 4;
 
 #[async_trait]
 impl crate::control::node::Node for Node {
-    fn log(&self) -> &Arc<dyn EventLog> {
-        &self.log
+    fn log(&self) -> Option<&Arc<dyn EventLog>> {
+        self.log.as_ref()
     }
 
     fn holding(&self) -> Option<&Arc<HoldingStore>> {
@@ -43,13 +44,12 @@ impl crate::control::node::Node for Node {
     }
 
     async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {
-        let Some(holding) = self.holding.clone() else {
-            return Err("nothing is held here: [holding] is disabled".into());
+        let (Some(holding), Some(gateway)) = (self.holding.clone(), self.gateway.clone()) else {
+            return Err("nothing is held here: [gateway] or [holding] is disabled".into());
         };
         let (sender, held) = mpsc::channel(READ_AHEAD);
         let dry_run = ask.dry_run;
         let reader = tokio::task::spawn_blocking(move || read_held(&holding, &ask, &sender));
-        let gateway = &*self.gateway;
         let judged = judge_all(held, |held| gateway.reverify(held, dry_run), &report).await;
         reader.await.map_err(|error| error.to_string()).and(judged)
     }

@@ -265,7 +265,7 @@ mod tests {
                 started,
                 again: Again::default(),
             };
-            let health = Health::new(registry, Arc::new(MemoryLog::new(domain::NodeId(1), clock)));
+            let health = Health::new(registry, Some(Arc::new(MemoryLog::new(domain::NodeId(1), clock))));
             let running = Self { root, reloader: Arc::new(reloader), health: Arc::new(health) };
             running.endpoints(&["wh_1"]);
             running.reload();

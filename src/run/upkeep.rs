@@ -84,18 +84,24 @@ fn connections_among(files: u64) -> u32 {
     u32::try_from(connections).unwrap_or(u32::MAX)
 }
 
-/// Gauges of parts that are read at each scrape.
+/// What the process itself counts.
+pub(super) fn register_process(registry: &mut Registry, sink: &Sink) {
+    let sink = sink.clone();
+    let help = "Log lines lost because nobody read them fast enough";
+    let gauges: Vec<super::metrics::Reading> = vec![("log_lines_dropped", help, Box::new(move || sink.dropped()))];
+    registry.register_collector(Box::new(super::metrics::Readings(gauges)));
+}
+
+/// Gauges of the gateway's parts, read at each scrape.
 pub(super) fn register(
     registry: &mut Registry,
-    sink: &Sink,
     limits: &Arc<LocalLimits>,
     in_flight: &Arc<InFlight>,
     holding: Option<&Arc<HoldingStore>>,
 ) {
-    let (sink, limits, in_flight) = (sink.clone(), Arc::clone(limits), Arc::clone(in_flight));
+    let (limits, in_flight) = (Arc::clone(limits), Arc::clone(in_flight));
     let holding = holding.cloned();
     let mut gauges: Vec<super::metrics::Reading> = vec![
-        ("log_lines_dropped", "Log lines lost because nobody read them fast enough", Box::new(move || sink.dropped())),
         (
             "limit_buckets",
             "Buckets of tenants and endpoints that owe something",

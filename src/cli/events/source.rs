@@ -88,7 +88,7 @@ impl Source {
             Self::Node(socket) => block_on(async {
                 let mut client = Client::connect(socket).await.map_err(|error| unanswered(&error))?;
                 let stat: Stat = client.get("/v1/stat").await.map_err(|error| unanswered(&error))?;
-                Ok(stat.log)
+                stat.log.ok_or_else(|| Failure::plain("this node takes no deliveries: its file has no [gateway] table"))
             }),
             Self::Directory(log) => Ok(log.stat().into()),
         }
