@@ -12,6 +12,7 @@ mod asked;
 mod caller;
 mod calls;
 mod correlation;
+pub mod policy;
 mod record;
 mod refusal;
 
@@ -19,5 +20,6 @@ pub use asked::{Asked, Way};
 pub use caller::{Caller, Identity};
 pub use calls::{Call, Calls, CallsFull, CallsMax};
 pub use correlation::{CorrelationId, NoCorrelationId};
+pub use policy::Policy;
 pub use record::{Record, Recorder, SendState, Times};
 pub use refusal::{Cause, Refusal};
