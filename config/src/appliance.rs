@@ -51,7 +51,7 @@ pub fn parse_appliance(path: &Path, bytes: &[u8]) -> (Option<Appliance>, Vec<Fau
         Err(fault) => return (None, vec![fault]),
     };
     let (mut document, mut table) = Document::parse(path, source);
-    warn_later(&mut document, table.get_mut(), &["egress", "runner"]);
+    warn_later(&mut document, table.get_mut(), &["runner"]);
     let mut appliance = Appliance::read(&mut document, table.get_ref(), 0..0);
     let table = table.get_ref();
     derive(&mut appliance, table);
@@ -61,6 +61,7 @@ pub fn parse_appliance(path: &Path, bytes: &[u8]) -> (Option<Appliance>, Vec<Fau
         return (None, document.into_faults());
     }
     cross_check(&mut document, table, &appliance);
+    read_keys(&mut document, &mut appliance);
     let good = !document.has_errors();
     (good.then_some(appliance), document.into_faults())
 }
@@ -72,7 +73,7 @@ pub fn appliance_in_part(path: &Path) -> Option<(Appliance, Vec<String>)> {
     let (bytes, _) = read::file(path, FILE_BYTES_MAX).ok()?;
     let (mut document, mut table) = Document::parse(path, text(path, &bytes).ok()?);
     let whole = !document.has_errors();
-    warn_later(&mut document, table.get_mut(), &["egress", "runner"]);
+    warn_later(&mut document, table.get_mut(), &["runner"]);
     let mut appliance = Appliance::read(&mut document, table.get_ref(), 0..0);
     let table = table.get_ref();
     derive(&mut appliance, table);
@@ -128,6 +129,7 @@ fn directory_of(path: &Path) -> std::path::PathBuf {
 /// Defaults that follow from other keys.
 fn derive(appliance: &mut Appliance, table: &DeTable<'_>) {
     appliance.gateway.enabled &= table.contains_key("gateway");
+    appliance.egress.enabled &= table.contains_key("egress");
     let beside = appliance.log.directory.parent().unwrap_or_else(|| Path::new("/"));
     if find(table, &["admin", "socket"]).is_none() {
         appliance.admin.socket = beside.join("tidegate.sock");
@@ -135,6 +137,17 @@ fn derive(appliance: &mut Appliance, table: &DeTable<'_>) {
     if find(table, &["tenants", "state_directory"]).is_none() {
         appliance.tenants.state_directory = beside.join("state");
     }
+}
+
+/// Public keys that are in files of their own.
+fn read_keys(document: &mut Document<'_>, appliance: &mut Appliance) {
+    document.within("egress", |document| {
+        document.within("issuer", |document| {
+            for (index, issuer) in appliance.egress.issuer.iter_mut().enumerate() {
+                document.within_index(index, |document| issuer.read_keys(document));
+            }
+        });
+    });
 }
 
 fn find<'t>(table: &'t DeTable<'_>, path: &[&str]) -> Option<&'t Spanned<DeValue<'t>>> {
@@ -176,8 +189,9 @@ fn descend(document: &mut Document<'_>, path: &[&'static str], then: &mut dyn Fn
 fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &Appliance) {
     let mut check = Check { document, table };
     let Appliance { gateway, log, limits, admin, .. } = appliance;
-    if !gateway.enabled {
-        check.fault(&["gateway"], "no role is enabled; add a `[gateway]` table with its public_url");
+    if !gateway.enabled && !appliance.egress.enabled {
+        let message = "no role is enabled; add a `[gateway]` table with its public_url, or an `[egress]` table";
+        check.fault(&["gateway"], message);
     }
     let body = gateway.body_bytes_max;
     let record = body + appliance.delivery_overhead();

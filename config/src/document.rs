@@ -76,12 +76,17 @@ impl<'s> Document<'s> {
 
     /// Something that keeps the file from being used, at the key that is being read.
     pub(crate) fn fault(&mut self, span: Range<usize>, message: impl Into<String>) {
-        self.push(&span, &message.into(), Severity::Error);
+        self.push(self.place(span.start), &message.into(), Severity::Error);
     }
 
     /// Something that somebody should look at, at the key that is being read.
     pub(crate) fn warn(&mut self, span: Range<usize>, message: impl Into<String>) {
-        self.push(&span, &message.into(), Severity::Warning);
+        self.push(self.place(span.start), &message.into(), Severity::Warning);
+    }
+
+    /// The same as [`Document::fault`] for what was read before, of which only the line is known.
+    pub(crate) fn fault_in_line(&mut self, line: u32, message: impl Into<String>) {
+        self.push((line, None), &message.into(), Severity::Error);
     }
 
     /// Says that something is not there, unless it may stand where the text is no TOML, or was misread.
@@ -92,8 +97,12 @@ impl<'s> Document<'s> {
         }
     }
 
-    fn push(&mut self, span: &Range<usize>, message: &str, severity: Severity) {
-        if self.garbled.contains(&self.line(span.start)) {
+    fn place(&self, offset: usize) -> (u32, Option<u32>) {
+        (self.line(offset), Some(self.column(offset)))
+    }
+
+    fn push(&mut self, (line, column): (u32, Option<u32>), message: &str, severity: Severity) {
+        if self.garbled.contains(&line) {
             return;
         }
         // Each severity has its own room: a hundred warnings must not hide an error, nor become one.
@@ -101,7 +110,6 @@ impl<'s> Document<'s> {
             self.suppressed[usize::from(severity == Severity::Warning)] += 1;
             return;
         }
-        let (line, column) = (Some(self.line(span.start)), Some(self.column(span.start)));
         // Messages quote what was written, escaped but not bounded.
         let chars = message.chars().take(MESSAGE_CHARS_MAX + 1).map(|c| if c.is_control() { ' ' } else { c });
         let mut message: String = chars.collect();
@@ -109,7 +117,14 @@ impl<'s> Document<'s> {
             message.pop();
             message.push('…');
         }
-        self.faults.push(Fault { file: self.file.into(), line, column, key: self.key(), message, severity });
+        self.faults.push(Fault {
+            file: self.file.into(),
+            line: Some(line),
+            column,
+            key: self.key(),
+            message,
+            severity,
+        });
     }
 
     fn is_full(&self) -> bool {

@@ -16,7 +16,8 @@ use crate::document::Document;
 pub(crate) use scalar::{Blocks, Bytes, Choice, Count, Flag, Moment, Span};
 pub(crate) use table::{Declared, Table, object_schema};
 pub(crate) use text::{Text, address, bytes_rate, events_rate, network, path, text, url};
-pub(crate) use wrap::{List, Located, Maybe, Placed, needed, shown};
+pub use wrap::AtLine;
+pub(crate) use wrap::{Lined, List, Located, Maybe, Placed, needed, shown};
 
 /// Can the key be changed while the process runs?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

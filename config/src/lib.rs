@@ -12,7 +12,9 @@
 
 mod alias;
 mod appliance;
+pub mod connector;
 mod document;
+mod egress;
 mod environment;
 mod fault;
 mod form;
@@ -31,8 +33,13 @@ pub mod units;
 mod watch;
 
 pub use appliance::{appliance_in_part, load_appliance, parse_appliance, reload_appliance};
+pub use egress::{
+    Connection, ConnectionTls, Credential, CredentialKind, EgressRole, EgressRule, EgressToken, RuleMode, SniRule,
+    TenantEgress,
+};
 pub use environment::{Environment, MapEnvironment, ProcessEnvironment};
 pub use fault::{Fault, Severity, has_errors};
+pub use form::AtLine;
 pub use public_url::PublicUrl;
 pub use rate::Rate;
 pub use reference::reference_markdown;
@@ -40,7 +47,8 @@ pub use schema::{appliance_schema, schema, tenant_schema};
 pub use scheme::SchemeDeclaration;
 pub use secret::{ResolvedSecret, resolve_secret};
 pub use settings::{
-    Admin, Appliance, Gateway, Holding, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits,
+    Admin, Appliance, Connectors, Egress, EgressDns, EgressLimits, Gateway, Holding, Issuer, IssuerKey, IssuerTenants,
+    Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits, Opening, PlaintextGrants, Pool, PoolAddress,
     RetentionClass, SyncMode, Tenants, Unauthenticated, WhenFull,
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use domain::{EndpointId, Secret, TenantId};
 use ipnet::IpNet;
 
+use crate::egress::TenantEgress;
 use crate::fault::Fault;
 use crate::public_url::PublicUrl;
 use crate::scheme::SchemeDeclaration;
@@ -38,6 +39,7 @@ pub(crate) struct Common {
 pub(crate) struct RareTenant {
     pub(crate) limits: Limits,
     pub(crate) schemes: Box<[DeclaredScheme]>,
+    pub(crate) egress: Option<Box<TenantEgress>>,
 }
 
 /// A scheme that a tenant declared, and where.
@@ -133,6 +135,11 @@ impl Tenant {
     /// The schemes that the tenant declared itself.
     pub fn schemes(&self) -> &[DeclaredScheme] {
         self.rare.as_ref().map_or(&[], |rare| &rare.schemes)
+    }
+
+    /// Its way out; none where its file says nothing of one, and then the appliance's own rules hold.
+    pub fn egress(&self) -> Option<&TenantEgress> {
+        self.rare.as_ref()?.egress.as_deref()
     }
 
     /// A fault in this tenant's file that only a later stage can see, such as an unknown scheme.

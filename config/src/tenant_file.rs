@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use domain::{EndpointId, TenantId};
+use domain::{EndpointId, Secret, TenantId};
 use ipnet::IpNet;
 
 use crate::alias;
-use crate::appliance::{text as utf8, warn_later};
+use crate::appliance::text as utf8;
 use crate::document::Document;
+use crate::egress::{self, ConnectionTable, CredentialTable, EgressTable};
 use crate::fault::Fault;
 use crate::form::{
     Bytes, Choice, Declared, Flag, List, Located, Maybe, Moment, Placed, Settings, Table, Text, needed, network,
@@ -40,6 +41,12 @@ settings! {
         endpoint: Vec<Located<EndpointTable>> = Vec::new(), List(Placed(Table), 0..=1_000_000), live, "";
         /// Schemes that the tenant declares itself, for providers without a preset.
         scheme: Vec<Located<SchemeDeclaration>> = Vec::new(), List(Placed(Declared), 0..=64), live, "";
+        /// Where the tenant's calls may go.
+        egress: Option<EgressTable> = None, Maybe(Table), live, "";
+        /// Accounts at providers, called as `/c/{id}/…`.
+        connection: Vec<Located<ConnectionTable>> = Vec::new(), List(Placed(Table), 0..=10_000), live, "";
+        /// What proves the tenant to providers.
+        credential: Vec<Located<CredentialTable>> = Vec::new(), List(Placed(Table), 0..=10_000), live, "";
     }
 
     /// A URL that a provider posts to.
@@ -97,7 +104,7 @@ const fn name() -> Text<String> {
     crate::settings::class_name()
 }
 
-const fn tenant_id() -> Text<TenantId> {
+pub(crate) const fn tenant_id() -> Text<TenantId> {
     text(
         "id",
         "acme",
@@ -116,7 +123,7 @@ const fn endpoint_id() -> Text<EndpointId> {
 }
 
 /// Judged when it is resolved; what is no reference may be a secret and is repeated nowhere.
-const fn reference() -> Text<String> {
+pub(crate) const fn reference() -> Text<String> {
     text("reference to a secret", "secret:github", |text| Ok(text.to_owned()), |_| String::new())
 }
 
@@ -129,6 +136,12 @@ pub(crate) struct Rules {
     pub(crate) endpoints_max: usize,
     pub(crate) body_bytes_default: u64,
     pub(crate) body_bytes_room: u64,
+    /// Whether this node takes calls: where not, it can do without what they need.
+    pub(crate) takes_calls: bool,
+    /// Pools that a tenant can leave by; none on a node that takes no calls, which does not know them.
+    pub(crate) pools: Option<Arc<BTreeSet<Box<str>>>>,
+    /// Whether a secret that cannot be used makes no fault, and what needs it goes without: for last good versions.
+    pub(crate) lenient: bool,
 }
 
 impl Rules {
@@ -142,6 +155,12 @@ impl Rules {
             endpoints_max: appliance.tenants.endpoints_per_tenant_max as usize,
             body_bytes_default: appliance.gateway.body_bytes_max,
             body_bytes_room: appliance.body_bytes_room(),
+            takes_calls: appliance.egress.enabled,
+            pools: appliance
+                .egress
+                .enabled
+                .then(|| Arc::new(appliance.egress.pool.iter().map(|pool| pool.name.value.as_str().into()).collect())),
+            lenient: false,
         }
     }
 }
@@ -177,8 +196,7 @@ pub(crate) fn parse(
         Ok(source) => source,
         Err(fault) => return (None, vec![fault]),
     };
-    let (mut document, mut table) = Document::parse(path, source);
-    warn_later(&mut document, table.get_mut(), &["connection", "egress"]);
+    let (mut document, table) = Document::parse(path, source);
     let read = TenantTable::read(&mut document, table.get_ref(), 0..0);
     let tenant = build(&mut document, read, expected, rules, names, resolve);
     (tenant.filter(|_| !document.has_errors()), document.into_faults())
@@ -186,7 +204,7 @@ pub(crate) fn parse(
 
 /// A tenant's file by itself, with every reference resolved to the same secret: for fuzzing.
 pub fn parse_tenant(bytes: &[u8]) -> (Option<Tenant>, Vec<Fault>) {
-    let secret = || ResolvedSecret { secret: domain::Secret::new(*b"any"), warning: None };
+    let secret = || ResolvedSecret { secret: Secret::new(*b"any"), warning: None };
     let rules = Rules::of(&Appliance::default());
     parse(Path::new("tenant.toml"), None, bytes, &rules, &mut Names::default(), &mut |_| Ok(secret()))
 }
@@ -223,8 +241,10 @@ fn build(
         });
         endpoints.extend(endpoint);
     }
-    let rare = (!table.limits.is_none() || !schemes.is_empty())
-        .then(|| Box::new(RareTenant { limits: table.limits, schemes: schemes.into() }));
+    let tables = egress::Tables { egress: table.egress, connections: table.connection, credentials: table.credential };
+    let egress = egress::build(document, tables, rules, resolve);
+    let rare = (!table.limits.is_none() || !schemes.is_empty() || egress.is_some())
+        .then(|| Box::new(RareTenant { limits: table.limits, schemes: schemes.into(), egress }));
     Some(Tenant { id: table.tenant?.value, endpoints: endpoints.into(), common: common?, rare, digest: [0; 16] })
 }
 
@@ -362,7 +382,7 @@ fn build_secrets(
                 }
                 let Some(reference) = table.value else { return };
                 if let Some(found) = resolve_one(document, &reference, enabled, resolve) {
-                    entries.push(SecretEntry::new(&name, found.secret, table.not_before, table.not_after));
+                    entries.push(SecretEntry::new(&name, found, table.not_before, table.not_after));
                 }
             });
         });
@@ -375,33 +395,37 @@ fn resolve_one(
     reference: &Located<String>,
     enabled: bool,
     resolve: &mut Resolve<'_>,
-) -> Option<ResolvedSecret> {
-    let span = reference.span.clone();
-    document.within("value", |document| {
-        // A reload looks for references in the text, without parsing it: they have to stand there as they are meant.
-        let written = document.source().get(span.clone()).unwrap_or_default();
-        let plain = written.len() == reference.value.len() + 2
-            && written.get(1..).is_some_and(|rest| rest.starts_with(&reference.value));
-        let found = if plain {
-            resolve(&reference.value)
-        } else {
-            Err("must be written plainly, in one pair of quotes and without escapes".into())
-        };
-        match found {
-            Ok(found) => {
-                if let Some(warning) = &found.warning {
-                    document.warn(span, warning.as_str());
-                }
-                Some(found)
-            }
-            Err(message) if enabled => {
-                document.fault(span, message);
-                None
-            }
-            Err(message) => {
-                document.warn(span, format!("{message} (the endpoint is disabled, so nothing depends on it)"));
-                None
-            }
+) -> Option<Secret> {
+    document.within("value", |document| match resolve_plain(document, reference, resolve) {
+        Ok(secret) => Some(secret),
+        Err(message) if enabled => {
+            document.fault(reference.span.clone(), message);
+            None
+        }
+        Err(message) => {
+            let message = format!("{message} (the endpoint is disabled, so nothing depends on it)");
+            document.warn(reference.span.clone(), message);
+            None
         }
     })
+}
+
+/// What a reference resolves to. A reload looks for references in the text, without parsing it: they have to stand
+/// there as they are meant.
+pub(crate) fn resolve_plain(
+    document: &mut Document<'_>,
+    reference: &Located<String>,
+    resolve: &mut Resolve<'_>,
+) -> Result<Secret, String> {
+    let written = document.source().get(reference.span.clone()).unwrap_or_default();
+    let plain = written.len() == reference.value.len() + 2
+        && written.get(1..).is_some_and(|rest| rest.starts_with(&reference.value));
+    if !plain {
+        return Err("must be written plainly, in one pair of quotes and without escapes".into());
+    }
+    let found = resolve(&reference.value)?;
+    if let Some(warning) = &found.warning {
+        document.warn(reference.span.clone(), warning.as_str());
+    }
+    Ok(found.secret)
 }

@@ -37,7 +37,7 @@ fn the_example_loads_without_a_fault() {
     assert!(load.tenants[0].endpoints.iter().all(|endpoint| endpoint.id.as_str().len() == 23));
 }
 
-/// DESIGN's first look at both files, word for word: what it shows of roles that are not here is a warning.
+/// DESIGN's first look at both files, word for word.
 #[test]
 fn the_form_that_is_promised_loads() {
     let root = tempfile::tempdir().unwrap();
@@ -50,6 +50,9 @@ fn the_form_that_is_promised_loads() {
         directory = "/var/lib/tidegate/log"
         [egress]
         listen = ["127.0.0.1:3128"]
+        [[egress.pool]]
+        name = "default"
+        addresses = [{ v4 = "192.0.2.1" }]
         [admin]
         listen = "127.0.0.1:9090"
         [tenants]
@@ -64,6 +67,13 @@ fn the_form_that_is_promised_loads() {
         secrets = [{ value = "env:ACME_GITHUB" }]
         [[connection]]
         id = "conn_stripe"
+        connector = "stripe"
+        base_url = "https://api.stripe.com"
+        credential = "cred_44"
+        [[credential]]
+        id = "cred_44"
+        kind = "bearer"
+        value = "env:ACME_STRIPE"
         [egress]
         allow = ["api.stripe.com", "*.hubapi.com"]
         pool = "default"
@@ -71,15 +81,19 @@ fn the_form_that_is_promised_loads() {
     fs::write(root.path().join("tidegate.toml"), appliance).unwrap();
     fs::write(root.path().join("tenants/acme.toml"), tenant).unwrap();
     let (appliance, faults) = load_appliance(&root.path().join("tidegate.toml"));
-    assert_eq!(
-        faults.iter().map(|fault| (fault.is_error(), fault.key.as_str())).collect::<Vec<_>>(),
-        [(false, "egress")]
-    );
-    let environment = MapEnvironment::new([("ACME_GITHUB", "hunter2")]);
+    assert!(faults.is_empty(), "{faults:?}");
+    let environment = MapEnvironment::new([("ACME_GITHUB", "hunter2"), ("ACME_STRIPE", "sk_hunter2")]);
     let load =
         TenantFiles::without_state().load(&appliance.unwrap(), &environment, &mut |tenant| (Some(tenant), Vec::new()));
     assert_eq!(load.tenants[0].endpoints[0].secrets[0].secret.expose(), b"hunter2");
-    assert!(load.faults.iter().all(|fault| !fault.is_error()) && load.faults.len() == 2);
+    assert!(load.faults.is_empty(), "{:?}", load.faults);
+    let egress = load.tenants[0].egress().unwrap();
+    assert_eq!(
+        egress.allow.iter().map(|rule| rule.host.as_str()).collect::<Vec<_>>(),
+        ["api.stripe.com", "*.hubapi.com"]
+    );
+    let credential = egress.credential(&egress.connections[0]).unwrap();
+    assert_eq!(credential.value.as_ref().unwrap().expose(), b"sk_hunter2");
 }
 
 /// What is printed of a configuration never holds a secret.

@@ -104,6 +104,43 @@ impl<T, F: Form<T>> Form<Located<T>> for Placed<F> {
     as_inside!();
 }
 
+/// A value and the line at which it stands: for faults that only a later stage can see. Where it stands makes no
+/// difference to what it says, so two of them are equal if their values are.
+#[derive(Debug, Clone)]
+pub struct AtLine<T> {
+    pub value: T,
+    /// Counted from 1; 0 of a value that stands in no file.
+    pub line: u32,
+}
+
+impl<T: PartialEq> PartialEq for AtLine<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl<T: Default> Default for AtLine<T> {
+    fn default() -> Self {
+        Self { value: T::default(), line: 0 }
+    }
+}
+
+/// The same form, with the line kept.
+pub(crate) struct Lined<F>(pub(crate) F);
+
+impl<T, F: Form<T>> Form<AtLine<T>> for Lined<F> {
+    fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<AtLine<T>> {
+        let line = document.line(at.span().start);
+        self.0.read(document, at).map(|value| AtLine { value, line })
+    }
+
+    fn show(&self, value: &AtLine<T>) -> String {
+        self.0.show(&value.value)
+    }
+
+    as_inside!();
+}
+
 /// A list of values of one form, bounded.
 pub(crate) struct List<F>(pub(crate) F, pub(crate) RangeInclusive<usize>);
 

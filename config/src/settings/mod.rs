@@ -3,16 +3,25 @@
 //! Each key is one row of a `settings!` table: meaning, type, default, form, whether it takes effect live, and why
 //! this default. Reading, the reference and the schema all come from that row.
 
+mod egress;
 mod gateway;
+mod issuer;
 mod limits;
 mod log;
 mod node;
+mod opening;
+mod pool;
 
+pub(crate) use egress::RULES_MAX;
+pub use egress::{Connectors, Egress, EgressDns, EgressLimits, PlaintextGrants};
 pub use gateway::{Gateway, Listener};
+pub use issuer::{Issuer, IssuerKey, IssuerTenants};
 pub use limits::{Limits, NodeLimits, Unauthenticated};
 pub(crate) use log::class_name;
 pub use log::{Holding, Log, RetentionClass, SyncMode, WhenFull};
 pub use node::{Admin, LogFormat, LogLevel, Logging, Node, Tenants};
+pub use opening::Opening;
+pub use pool::{Pool, PoolAddress};
 
 use std::path::Path;
 
@@ -25,6 +34,10 @@ settings! {
         node: Node = Node::default(), Table, restart, "";
         /// The role that takes deliveries. The table's presence enables it.
         gateway: Gateway = Gateway::default(), Table, restart, "";
+        /// The role that takes calls out. The table's presence enables it.
+        egress: Egress = Egress::default(), Table, restart, "";
+        /// What is known of providers.
+        connectors: Connectors = Connectors::default(), Table, live, "";
         /// The event log on this machine's disk.
         log: Log = Log::default(), Table, restart, "";
         /// Deliveries that could not be verified, kept apart for a second look.
@@ -83,10 +96,13 @@ impl Appliance {
             &mut self.tenants.directory,
             &mut self.tenants.state_directory,
         ];
-        for path in paths {
+        for path in paths.into_iter().chain(&mut self.connectors.directory) {
             if path.is_relative() {
                 *path = directory.join(&*path);
             }
+        }
+        for issuer in &mut self.egress.issuer {
+            issuer.resolve_paths(directory);
         }
     }
 }

@@ -1,0 +1,278 @@
+//! One manifest: its keys, and what they mean together.
+
+use std::path::Path;
+
+use domain::ConnectorId;
+
+use super::headers::{HeaderList, HeaderPattern, pattern};
+use crate::appliance::text as utf8;
+use crate::document::Document;
+use crate::egress::{connector_id, header, host_text, parameter};
+use crate::fault::Fault;
+use crate::form::{
+    AtLine, Choice, Count, Flag, Lined, List, Located, Maybe, Placed, Settings, Table, Text, needed, settings, text,
+};
+
+/// The connector of providers that have none: its hosts are those of each connection's `base_url`.
+pub const GENERIC: &str = "http";
+
+/// What all connections to one provider share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    pub connector: ConnectorId,
+    /// The provider, as people write it.
+    pub title: Box<str>,
+    /// Where this was read.
+    pub sources: Box<[Box<str>]>,
+    /// When it was last compared with its sources: `YYYY-MM-DD`.
+    pub checked: Box<str>,
+    /// What somebody should know, in a sentence; may be empty.
+    pub note: Box<str>,
+    /// Hosts that a connection may be to and that see its credential. Judged by the parser of hosts. Empty for
+    /// [`GENERIC`] alone.
+    pub hosts: Box<[AtLine<String>]>,
+    pub auth: AuthSlot,
+    /// What travels to the provider.
+    pub request_headers: HeaderList,
+    /// What comes back.
+    pub response_headers: HeaderList,
+    pub redirects: Redirects,
+    /// Header, in lower case, by which the provider tells a repeated request; none where it documents none.
+    pub idempotency_header: Option<Box<str>>,
+    /// Headers, in lower case, by which the provider names a request in its own logs; they are recorded.
+    pub correlation_headers: Box<[Box<str>]>,
+    /// Whether its hosts may be reached through a tunnel, where nothing of this holds.
+    pub tunnel: bool,
+}
+
+/// Where the provider's SDKs put their key: there a grant comes in, and from there it is taken away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuthSlot {
+    /// `Authorization: Bearer …`.
+    Bearer,
+    /// The user of basic authentication.
+    BasicUser,
+    /// The password of basic authentication.
+    BasicPassword,
+    /// A header of its own, in lower case.
+    Header(Box<str>),
+    /// A query parameter.
+    Query(Box<str>),
+}
+
+/// What becomes of a redirect.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redirects {
+    /// It is followed; else it is the answer.
+    pub follow: bool,
+    /// How many, at most.
+    pub max: u8,
+    /// Where they may lead beside the connector's own hosts, without a credential. Judged by the parser of hosts.
+    pub hosts: Box<[AtLine<String>]>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slot {
+    Bearer,
+    BasicUser,
+    BasicPassword,
+    Header,
+    Query,
+}
+
+settings! {
+    /// A connector's manifest, `NAME.toml`.
+    pub(crate) struct ManifestTable {
+        /// Its name: that of the file without `.toml`.
+        connector: Option<Located<ConnectorId>> = None, needed(Maybe(Placed(connector_id()))), live,
+            "Connections refer to it.";
+        /// The provider, as people write it.
+        title: String = String::new(), needed(sentence()), live, "For people.";
+        /// Where this was read: URLs.
+        sources: Vec<String> = Vec::new(), List(sentence(), 0..=16), live, "Whoever doubts can look.";
+        /// When it was last compared with its sources: `YYYY-MM-DD`.
+        checked: String = String::new(), date(), live, "Providers change.";
+        /// What somebody should know, in a sentence.
+        note: String = String::new(), sentence(), live, "";
+        /// Hosts that a connection may be to and that see its credential; `*.zone` where each customer has one.
+        hosts: Vec<AtLine<String>> = Vec::new(), List(Lined(host_text()), 0..=256), live,
+            "Only `http` has none: there the host of `base_url` is the only one.";
+        /// Where the provider's SDKs put their key.
+        auth: Option<AuthTable> = None, Maybe(Table), live, "";
+        /// Which headers travel beside the usual ones.
+        headers: HeadersTable = HeadersTable::default(), Table, live, "";
+        /// What becomes of redirects.
+        redirects: RedirectsTable = RedirectsTable::default(), Table, live, "";
+        /// Header by which the provider tells a repeated request. It travels.
+        idempotency_header: Option<String> = None, Maybe(header()), live,
+            "Only where the provider documents one: a retry relies on it.";
+        /// Headers of answers by which the provider names a request in its own logs. They travel, and are recorded.
+        correlation_headers: Vec<String> = Vec::new(), List(header(), 0..=8), live,
+            "What a provider's support asks for first.";
+        /// Whether its hosts may be reached through a tunnel too, where policy allows it.
+        tunnel: bool = false, Flag, live,
+            "A tunnel evades quota, credentials and evidence.";
+    }
+
+    /// Where the provider's SDKs put their key.
+    pub(crate) struct AuthTable {
+        /// `bearer`, `basic-user`, `basic-password`, `header` or `query`.
+        slot: Option<Slot> = None, needed(Maybe(slot())), live,
+            "A grant comes in where the SDK puts its key, so that the SDK works as it is.";
+        /// Of `header`: its name.
+        header: Option<String> = None, Maybe(header()), live, "The provider decides.";
+        /// Of `query`: the parameter's name.
+        parameter: Option<String> = None, Maybe(parameter()), live, "The provider decides.";
+    }
+
+    /// Which headers travel beside those that any request and any answer may have.
+    pub(crate) struct HeadersTable {
+        /// To the provider; `name`, `beginning-*`, or `*` for all.
+        request: Vec<HeaderPattern> = Vec::new(), List(pattern(), 0..=128), live,
+            "What is not listed stays here: cookies, forwarded addresses, another provider's key.";
+        /// Back to the caller.
+        response: Vec<HeaderPattern> = Vec::new(), List(pattern(), 0..=128), live,
+            "What is not listed stays here, cookies above all.";
+    }
+
+    /// What becomes of redirects.
+    pub(crate) struct RedirectsTable {
+        /// Whether they are followed here; else the caller gets them as the answer.
+        follow: bool = false, Flag, live, "An API that redirects is rare, and its clients follow.";
+        /// How many, at most.
+        max: u8 = 5, Count(1..=20), live, "As `egress.limits.redirects_max`, which holds too.";
+        /// Where they may lead beside `hosts`; the credential does not go there.
+        hosts: Vec<AtLine<String>> = Vec::new(), List(Lined(host_text()), 0..=64), live,
+            "Downloads often are on a storage service.";
+    }
+}
+
+const fn slot() -> Choice<Slot> {
+    Choice(&[
+        ("bearer", Slot::Bearer),
+        ("basic-user", Slot::BasicUser),
+        ("basic-password", Slot::BasicPassword),
+        ("header", Slot::Header),
+        ("query", Slot::Query),
+    ])
+}
+
+const fn sentence() -> Text<String> {
+    text(
+        "text",
+        "Stripe",
+        |text| {
+            if text.len() <= 500 && !text.chars().any(char::is_control) {
+                Ok(text.to_owned())
+            } else {
+                Err("has more than 500 bytes, or a control character".into())
+            }
+        },
+        String::clone,
+    )
+}
+
+const fn date() -> Text<String> {
+    text(
+        "date",
+        "2026-11-29",
+        |text| match text.parse::<jiff::civil::Date>() {
+            Ok(date) if date.to_string() == text => Ok(text.to_owned()),
+            _ => Err(format!("{text:?} is no date; write it as \"2026-11-29\"")),
+        },
+        String::clone,
+    )
+}
+
+impl Manifest {
+    /// Reads a manifest. `expected` is the connector that the file may speak for. It is there unless a fault is an error.
+    pub(crate) fn parse(path: &Path, expected: &ConnectorId, bytes: &[u8]) -> (Option<Self>, Vec<Fault>) {
+        let source = match utf8(path, bytes) {
+            Ok(source) => source,
+            Err(fault) => return (None, vec![fault]),
+        };
+        let (mut document, table) = Document::parse(path, source);
+        let read = ManifestTable::read(&mut document, table.get_ref(), 0..0);
+        let manifest = build(&mut document, read, expected);
+        (manifest.filter(|_| !document.has_errors()), document.into_faults())
+    }
+
+    /// Whether its hosts are those of each connection.
+    pub fn is_generic(&self) -> bool {
+        self.hosts.is_empty()
+    }
+}
+
+fn build(document: &mut Document<'_>, table: ManifestTable, expected: &ConnectorId) -> Option<Manifest> {
+    if let Some(id) = table.connector.as_ref().filter(|id| id.value != *expected) {
+        let message =
+            format!("is \"{}\" in the file of \"{expected}\"; a manifest's file is named {}.toml", id.value, id.value);
+        document.within("connector", |document| document.fault(id.span.clone(), message));
+    }
+    let generic = expected.as_str() == GENERIC;
+    if table.hosts.is_empty() && !generic {
+        let message = "names no host, so no connection could be made; only the connector \"http\" has none";
+        document.within("hosts", |document| document.missing(0..0, message));
+    }
+    if !table.hosts.is_empty() && generic {
+        let message = "are those of each connection; a connector with hosts of its own has another name than \"http\"";
+        document.within("hosts", |document| document.fault_in_line(table.hosts[0].line, message));
+    }
+    let auth = document.within("auth", |document| build_auth(document, table.auth, generic));
+    let correlation = table.correlation_headers.clone();
+    let mut request = table.headers.request;
+    request.extend(table.idempotency_header.iter().map(|name| HeaderPattern::exactly(name)));
+    let mut response = table.headers.response;
+    response.extend(correlation.iter().map(|name| HeaderPattern::exactly(name)));
+    Some(Manifest {
+        connector: table.connector?.value,
+        title: table.title.into(),
+        sources: table.sources.into_iter().map(Into::into).collect(),
+        checked: table.checked.into(),
+        note: table.note.into(),
+        hosts: table.hosts.into(),
+        auth: auth?,
+        request_headers: HeaderList::request(request),
+        response_headers: HeaderList::response(response),
+        redirects: Redirects {
+            follow: table.redirects.follow,
+            max: table.redirects.max,
+            hosts: table.redirects.hosts.into(),
+        },
+        idempotency_header: table.idempotency_header.map(Into::into),
+        correlation_headers: correlation.into_iter().map(Into::into).collect(),
+        tunnel: table.tunnel,
+    })
+}
+
+fn build_auth(document: &mut Document<'_>, table: Option<AuthTable>, generic: bool) -> Option<AuthSlot> {
+    let Some(table) = table else {
+        if generic {
+            return Some(AuthSlot::Bearer);
+        }
+        document.missing(0..0, "is missing; write `auth = { slot = \"bearer\" }`, or where else SDKs put their key");
+        return None;
+    };
+    let slot = table.slot?;
+    let mut needed = |key: &'static str, of: Slot, value: Option<String>| match (value, slot == of) {
+        (Some(value), true) => Some(value.into()),
+        (None, false) => None,
+        (None, true) => {
+            document.within(key, |document| document.missing(0..0, "is missing, and the slot needs it"));
+            None
+        }
+        (Some(_), false) => {
+            document.within(key, |document| document.fault(0..0, "belongs to another slot; take it out"));
+            None
+        }
+    };
+    let header: Option<Box<str>> = needed("header", Slot::Header, table.header);
+    let parameter = needed("parameter", Slot::Query, table.parameter);
+    Some(match slot {
+        Slot::Bearer => AuthSlot::Bearer,
+        Slot::BasicUser => AuthSlot::BasicUser,
+        Slot::BasicPassword => AuthSlot::BasicPassword,
+        Slot::Header => AuthSlot::Header(header?),
+        Slot::Query => AuthSlot::Query(parameter?),
+    })
+}
