@@ -4,9 +4,11 @@ use std::fmt;
 
 use http::Method;
 use outbound::{Authority, Scheme};
+use serde::{Deserialize, Serialize};
 
 /// By which door a call comes in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// `CONNECT host:port`: an opaque tunnel.
     Connect,

@@ -15,6 +15,7 @@ mod correlation;
 pub mod policy;
 mod record;
 mod refusal;
+pub mod switches;
 
 pub use asked::{Asked, Way};
 pub use caller::{Caller, Identity};

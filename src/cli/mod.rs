@@ -6,6 +6,7 @@ mod capture;
 mod check;
 mod curl;
 mod diagnose;
+mod egress;
 mod endpoints;
 mod events;
 mod exit;
@@ -37,7 +38,7 @@ use clap::{CommandFactory, Parser};
 use config::{Environment, ProcessEnvironment};
 use domain::{Clock, SystemClock};
 
-use args::{Cli, Command, Endpoints, Events, Log, SchemaOf};
+use args::{Cli, Command, Egress, EgressSwitch, Endpoints, Events, Log, SchemaOf};
 use exit::{Exit, Failure, Outcome};
 use out::{Colour, Out};
 
@@ -115,12 +116,14 @@ fn asks_for_a_verdict(command: &Command) -> bool {
         | Command::Send(_)
         | Command::Verify(_)
         | Command::Reload(_)
+        | Command::Egress(Egress::Switch(EgressSwitch::On(_)))
         | Command::Events(Events::Reverify(_))
         | Command::Log(Log::Verify(_)) => true,
         Command::Run(_)
         | Command::Sign(_)
         | Command::Events(_)
         | Command::Log(_)
+        | Command::Egress(_)
         | Command::Schemes(_)
         | Command::Endpoints(_)
         | Command::Schema(_)
@@ -142,6 +145,7 @@ fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
         Command::Events(command) => events::run(&command, shell),
         Command::Log(Log::Verify(args)) => log::verify(&args, shell),
         Command::Log(Log::Stat(args)) => log::stat(&args, shell),
+        Command::Egress(command) => egress::run(&command, shell),
         Command::Schemes(command) => schemes::run(&command, shell),
         Command::Endpoints(Endpoints::Issue(args)) => endpoints::issue(&args, shell),
         Command::Reload(args) => reload::run(&args, shell),

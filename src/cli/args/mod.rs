@@ -6,9 +6,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::out::Colour;
 
+mod egress;
 mod events;
 mod signing;
 
+pub(crate) use egress::{Egress, EgressSwitch, EgressSwitchList, EgressSwitchOff, EgressSwitchOn, SwitchScope};
 pub(crate) use events::{Events, EventsExport, EventsList, EventsReverify, EventsShow, EventsTail, Scope, Span};
 pub(crate) use signing::{SchemeAndKey, Send, Sign, SignForm, Verify};
 
@@ -75,6 +77,9 @@ pub(crate) enum Command {
     /// Look at the event log's files
     #[command(subcommand)]
     Log(Log),
+    /// The way out: what is switched off
+    #[command(subcommand)]
+    Egress(Egress),
     /// The schemes by which deliveries prove who sent them
     #[command(subcommand)]
     Schemes(Schemes),

@@ -1,0 +1,84 @@
+//! `tidegate egress …`: the grammar.
+
+use clap::{Args, Subcommand};
+use domain::{ConnectorId, TenantId};
+use egress::Way;
+use outbound::HostPattern;
+
+use super::{ConfigFile, Form};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Egress {
+    /// Kill switches: calls that are off, whatever the rules say
+    #[command(subcommand)]
+    Switch(EgressSwitch),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EgressSwitch {
+    /// Switch calls off that fit all that is named; in force within a second, and after restarts
+    #[command(after_help = "Exit codes: 0 switched off, 3 could not.\n\n\
+                            Examples:\n  tidegate egress switch off --tenant acme --reason 'runaway, ticket 4711'\n  \
+                            tidegate egress switch off --destination '*.example.com' --way connect")]
+    Off(EgressSwitchOff),
+    /// Lift a switch; what it named has to be named again
+    #[command(after_help = "Exit codes: 0 lifted, 1 there is no such switch, 3 could not.\n\n\
+                            Example:\n  tidegate egress switch on --tenant acme")]
+    On(EgressSwitchOn),
+    /// Which calls are off, since when, and why
+    #[command(after_help = "Example:\n  tidegate egress switch list")]
+    List(EgressSwitchList),
+}
+
+/// Which calls.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct SwitchScope {
+    /// Calls of this tenant
+    #[arg(long, value_name = "TENANT", value_parser = TenantId::parse)]
+    pub(crate) tenant: Option<TenantId>,
+    /// Calls to this connector's hosts
+    #[arg(long, value_name = "CONNECTOR", value_parser = ConnectorId::parse)]
+    pub(crate) connector: Option<ConnectorId>,
+    /// Calls to this host, or to the hosts of a zone (`*.example.com`)
+    #[arg(long, value_name = "HOST", value_parser = HostPattern::parse)]
+    pub(crate) destination: Option<HostPattern>,
+    /// Calls that come in this way: connect, absolute or governed
+    #[arg(long, value_name = "WAY", value_parser = way)]
+    pub(crate) way: Option<Way>,
+}
+
+fn way(text: &str) -> Result<Way, &'static str> {
+    Way::ALL.iter().copied().find(|way| way.as_str() == text).ok_or("is connect, absolute or governed")
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EgressSwitchOff {
+    #[command(flatten)]
+    pub(crate) scope: SwitchScope,
+    /// Why, for whoever finds it later
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EgressSwitchOn {
+    #[command(flatten)]
+    pub(crate) scope: SwitchScope,
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EgressSwitchList {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}

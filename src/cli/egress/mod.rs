@@ -1,0 +1,15 @@
+//! `tidegate egress …`: what an operator does about the way out.
+
+mod switch;
+
+use super::Shell;
+use super::args::{Egress, EgressSwitch};
+use super::exit::Outcome;
+
+pub(super) fn run(command: &Egress, shell: &mut Shell<'_>) -> Outcome {
+    match command {
+        Egress::Switch(EgressSwitch::Off(args)) => switch::off(args, shell),
+        Egress::Switch(EgressSwitch::On(args)) => switch::on(args, shell),
+        Egress::Switch(EgressSwitch::List(args)) => switch::list(args, shell),
+    }
+}
