@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use domain::{Clock, Refusal};
 use eventlog::{EventLog, HoldingStore};
-use listen::{Answer, Exchange, Handler};
+use listen::{Answer, Exchange, Handler, Reply};
 use ratelimit::{InFlight, LocalLimits, Unauthenticated};
 
 use crate::accept::{No, Trace};
@@ -66,13 +66,13 @@ impl Gateway {
 
 #[async_trait]
 impl Handler for Gateway {
-    async fn handle(&self, exchange: &mut Exchange) -> Answer {
+    async fn handle(&self, exchange: &mut Exchange) -> Reply {
         let mut trace = Trace { source: exchange.peer().ip().to_canonical(), endpoint: None };
         match self.accept(exchange, &mut trace).await {
-            Ok(answer) => answer,
+            Ok(answer) => answer.into(),
             Err(no) => {
                 self.tell_refused(&no, &trace, exchange.head().target());
-                no.refused.answer()
+                no.refused.answer().into()
             }
         }
     }

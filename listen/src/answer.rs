@@ -61,7 +61,7 @@ impl Answer {
         out.put_slice(if close { b"\r\nConnection: close" } else { b"\r\nConnection: keep-alive" });
         if !bodiless {
             out.put_slice(b"\r\nContent-Length: ");
-            put_decimal(&mut out, self.body.len());
+            put_decimal(&mut out, self.body.len() as u64);
         }
         for (name, value) in &self.headers {
             // A value with a line end in it must not become two fields.
@@ -85,7 +85,7 @@ impl Answer {
 /// What an answer's head takes beside its handler's fields, with some room.
 const HEAD_BYTES: usize = 160;
 
-fn put_decimal(out: &mut BytesMut, number: usize) {
+pub(crate) fn put_decimal(out: &mut BytesMut, number: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     let mut left = number;

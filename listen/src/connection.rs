@@ -15,11 +15,13 @@ use pingora_core::protocols::{Stream, http::date};
 use tokio::time::Instant;
 
 use crate::drain::{Connections, Open};
+use crate::exchange::Back;
 use crate::gate::Gate;
-use crate::http::{HeadLimits, HeadParser, HeadParts, Progress, TrailerLimits};
+use crate::http::{Form, HeadLimits, HeadParser, HeadParts, Progress, TrailerLimits};
 use crate::observer::{Observer, Phase};
+use crate::service::Behaviour;
 use crate::timer::{Elapsed, Timer};
-use crate::{Answer, Exchange, Handler};
+use crate::{Answer, Exchange, Handler, Reply, respond, takeover};
 
 /// How long a connection without a request stays open when a drain begins, for a request that is on its way already.
 pub(crate) const DRAIN_IDLE: Duration = Duration::from_millis(250);
@@ -35,32 +37,34 @@ pub(crate) struct Site {
     pub(crate) trailer: TrailerLimits,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) behaviour: Behaviour,
 }
 
 impl Site {
-    pub(crate) fn new(settings: Listener, handler: Arc<dyn Handler>, observer: Arc<dyn Observer>) -> Arc<Self> {
+    pub(crate) fn new(settings: Listener, handler: Arc<dyn Handler>, observer: Arc<dyn Observer>) -> Self {
         let limits = HeadLimits {
             target_bytes: settings.target_bytes_max as usize,
             header_bytes: settings.header_bytes_max as usize,
             header_count: usize::from(settings.header_count_max),
         };
         let trailer = TrailerLimits { bytes: limits.header_bytes, count: limits.header_count };
-        Arc::new(Self { settings, limits, trailer, handler, observer })
+        Self { settings, limits, trailer, handler, observer, behaviour: Behaviour::default() }
     }
 }
 
 /// What a connection keeps from one request to the next, beside the gate.
 pub(crate) struct Socket {
     pub(crate) site: Arc<Site>,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) timer: Timer,
 }
 
 impl Socket {
-    pub(crate) fn new(site: Arc<Site>, peer: SocketAddr, local: SocketAddr) -> Self {
+    pub(crate) fn new(site: &Arc<Site>, connections: &Arc<Connections>, peer: SocketAddr, local: SocketAddr) -> Self {
         let timer = Timer::new(site.settings.idle_timeout);
-        Self { site, peer, local, timer }
+        Self { site: Arc::clone(site), connections: Arc::clone(connections), peer, local, timer }
     }
 }
 
@@ -79,7 +83,7 @@ pub(crate) enum Next {
 /// Serves a connection until it ends.
 pub(crate) async fn serve(stream: Stream, mut socket: Socket, open: &Open) {
     let mut gate = Box::new(Gate::new(stream));
-    let mut parser = HeadParser::default();
+    let mut parser = HeadParser::new(socket.site.behaviour.forms);
     let mut parts = HeadParts::default();
     let mut drain = Drain::new(open.connections());
     let mut left = socket.site.settings.requests_per_connection_max.max(1);
@@ -88,16 +92,40 @@ pub(crate) async fn serve(stream: Stream, mut socket: Socket, open: &Open) {
         let place = match next(&mut gate, &mut socket, &mut parser, &mut drain).await {
             Next::Head { skipped, length } => (skipped, length),
             Next::Close => return,
-            Next::Refuse(refusal) => return refuse(gate, socket, refusal).await,
+            Next::Refuse(refusal) => {
+                socket.site.observer.refused(refusal);
+                let answer = socket.site.handler.refused(socket.peer, refusal);
+                return refuse(gate, socket, &answer).await;
+            }
         };
+        let found = parser.take_parts();
+        if found.host_differs() {
+            socket.site.observer.refused(Refusal::MalformedRequest);
+            let answer = socket.site.handler.host_differs(socket.peer);
+            return refuse(gate, socket, &answer).await;
+        }
         let busy = open.busy();
-        let mut exchange = Exchange::begin(gate, socket, place, parser.take_parts());
+        let mut exchange = Exchange::begin(gate, socket, place, found);
         let site = exchange.site();
-        let answer = handle(&site, &mut exchange).await;
-        site.observer.answered(answer.status);
+        let reply = handle(&site, &mut exchange).await;
+        let reply = checked(&site, &mut exchange, reply);
+        site.observer.answered(reply.status());
         left -= 1;
         let last = left == 0 || drain.has_begun();
-        let Some((back, kept, lent, again)) = exchange.answer(answer, last).await else { return };
+        // What is not in every request's path is boxed: a connection keeps room for all that it may do.
+        let back = match reply {
+            Reply::Answer(answer) => exchange.answer(answer, last).await,
+            Reply::Stream(streamed) => Box::pin(respond::stream(exchange, *streamed, last)).await,
+            Reply::Takeover(takeover) => {
+                let running = Box::pin(takeover::hand_over(exchange, *takeover)).await;
+                drop(busy);
+                if let Some(running) = running {
+                    running.await;
+                }
+                return;
+            }
+        };
+        let Some(Back { gate: back, socket: kept, parts: lent, again }) = back else { return };
         drop(busy);
         if !again {
             return linger(back, kept).await;
@@ -106,8 +134,26 @@ pub(crate) async fn serve(stream: Stream, mut socket: Socket, open: &Open) {
     }
 }
 
+/// A reply that the client could take for something else is a fault of the handler, and told as one: anything but 200 to
+/// 599, 2xx to CONNECT without a tunnel behind it, and a connection taken that nobody offered.
+fn checked(site: &Site, exchange: &mut Exchange, reply: Reply) -> Reply {
+    let connect = exchange.head().form() == Form::Authority;
+    let sound = match &reply {
+        Reply::Takeover(takeover) => takeover.suits(exchange),
+        Reply::Answer(_) if !connect => true,
+        Reply::Answer(_) | Reply::Stream(_) => {
+            (200..600).contains(&reply.status()) && !(connect && reply.status() < 300)
+        }
+    };
+    if sound {
+        return reply;
+    }
+    tracing::error!(peer = %exchange.peer(), status = reply.status(), "a reply does not suit its request");
+    Reply::Answer(Answer { close: true, ..site.handler.refused(exchange.peer(), Refusal::Internal) })
+}
+
 /// Calls the handler. A panic in it costs one request and not the connection's task, which has answers to write.
-async fn handle(site: &Site, exchange: &mut Exchange) -> Answer {
+async fn handle(site: &Site, exchange: &mut Exchange) -> Reply {
     let peer = exchange.peer();
     let mut handling = site.handler.handle(exchange);
     let outcome = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
@@ -120,7 +166,7 @@ async fn handle(site: &Site, exchange: &mut Exchange) -> Answer {
     outcome.unwrap_or_else(|| {
         site.observer.panicked();
         tracing::error!(%peer, "a handler panicked");
-        Answer { close: true, ..site.handler.refused(peer, Refusal::Internal) }
+        Answer { close: true, ..site.handler.refused(peer, Refusal::Internal) }.into()
     })
 }
 
@@ -186,11 +232,9 @@ async fn idle(
 }
 
 /// Answers what is no request, and closes.
-async fn refuse(mut gate: Box<Gate>, mut socket: Socket, refusal: Refusal) {
+async fn refuse(mut gate: Box<Gate>, mut socket: Socket, answer: &Answer) {
     let site = Arc::clone(&socket.site);
-    site.observer.refused(refusal);
     let to_head = gate.inbox().starts_with(b"HEAD ");
-    let answer = site.handler.refused(socket.peer, refusal);
     let bytes = answer.encode(to_head, true, &date::get_cached_date());
     match socket.timer.within(site.settings.write_timeout, gate.write(&bytes)).await {
         Ok(Ok(())) => linger(gate, socket).await,

@@ -1,7 +1,10 @@
 //! One request and its answer.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,17 +14,42 @@ use tokio::time::Instant;
 
 use crate::Answer;
 use crate::connection::{Site, Socket};
-use crate::gate::Gate;
-use crate::http::{Head, HeadParts};
+use crate::feed::{Fed, Feed};
+use crate::gate::{Gate, Seen};
+use crate::http::{Form, Head, HeadParts};
 use crate::observer::Phase;
+use crate::pace::Pace;
+use crate::request_body::{BodyError, Pipe, RequestBody};
+use crate::service::HalfClose;
 use crate::timer::Elapsed;
+
+/// What an exchange leaves behind when it is answered.
+pub(crate) struct Back {
+    pub(crate) gate: Box<Gate>,
+    pub(crate) socket: Socket,
+    pub(crate) parts: HeadParts,
+    /// May the connection serve another request?
+    pub(crate) again: bool,
+}
 
 /// A request that wants an answer.
 pub struct Exchange {
-    gate: Box<Gate>,
-    head: Head,
-    socket: Socket,
+    pub(crate) gate: Box<Gate>,
+    pub(crate) head: Head,
+    pub(crate) socket: Socket,
     body: Body,
+    pub(crate) feed: Option<Box<Feed>>,
+}
+
+/// Why an exchange was not driven to the end of what was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Interrupted {
+    /// The client has gone: nobody will read an answer.
+    #[error("the client has gone")]
+    Gone,
+    /// The time was up first.
+    #[error("the time was up")]
+    Elapsed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +57,8 @@ enum Body {
     Unread,
     Whole,
     Failed(Refusal),
+    /// Given out as a stream, which the exchange feeds.
+    Streamed,
 }
 
 impl std::fmt::Debug for Exchange {
@@ -58,7 +88,7 @@ impl Exchange {
         parts: HeadParts,
     ) -> Self {
         let raw = gate.begin(skipped, length, &parts, socket.site.trailer);
-        Self { gate, head: Head::new(raw, parts), socket, body: Body::Unread }
+        Self { gate, head: Head::new(raw, parts), socket, body: Body::Unread, feed: None }
     }
 
     /// Waits for `future`, but not longer than `limit`: None where the time was up first.
@@ -83,7 +113,7 @@ impl Exchange {
                 self.read_body(max, reserve).await
             }
             // There is only one body to give away.
-            Body::Whole => return Err(Refusal::Internal),
+            Body::Whole | Body::Streamed => return Err(Refusal::Internal),
             Body::Failed(refusal) => return Err(refusal),
         };
         self.body = read.as_ref().map_or_else(|&refusal| Body::Failed(refusal), |_| Body::Whole);
@@ -102,6 +132,7 @@ impl Exchange {
         }
         let mut body = BytesMut::new();
         let mut reserved = 0;
+        let mut paced = 0;
         loop {
             let total = body.len() as u64;
             let wanted = total + self.gate.next_part_max();
@@ -112,7 +143,9 @@ impl Exchange {
                 reserved = wanted;
             }
             let reading = self.gate.read_into(&mut body, max);
-            match self.socket.timer.until(|| pace.deadline(total), reading).await {
+            pace.came(total - paced);
+            paced = total;
+            match self.socket.timer.until(|| pace.deadline(), reading).await {
                 Ok(Ok(0)) => return Ok(body.freeze()),
                 Ok(Ok(_)) => {}
                 Ok(Err(refusal)) => return Err(refusal),
@@ -121,6 +154,93 @@ impl Exchange {
                     return Err(Refusal::BodyTimeout);
                 }
             }
+        }
+    }
+
+    /// Gives out the body as a stream, for whoever sends it on. It moves only while the exchange is [driven](Self::drive)
+    /// or answered, holds no more than some 200 KiB, and keeps the client to the listener's bounds for as long as it is the
+    /// client that is waited for. Its length is known where `Content-Length` says it.
+    ///
+    /// `100 Continue` is sent when the body is first asked for, if the client waits for it. A body that was not read to
+    /// its end when the answer is, closes the connection.
+    ///
+    /// # Errors
+    /// `Content-Length` says more than `bytes_max`, or the body was given away already. A chunked body that grows beyond
+    /// `bytes_max` ends with [`BodyError::Refused`].
+    pub fn body_stream(&mut self, bytes_max: u64) -> Result<RequestBody, Refusal> {
+        match self.body {
+            Body::Unread => {}
+            Body::Whole | Body::Streamed => return Err(Refusal::Internal),
+            Body::Failed(refusal) => return Err(refusal),
+        }
+        let length = self.head.content_length();
+        if length.is_some_and(|length| length > bytes_max) {
+            self.body = Body::Failed(Refusal::BodyTooLarge);
+            return Err(Refusal::BodyTooLarge);
+        }
+        // Most bodies have come with their head, and need no pipe.
+        if let Some(whole) = self.gate.take_arrived() {
+            self.body = Body::Whole;
+            return Ok(RequestBody::whole(whole));
+        }
+        let pipe = Arc::<Pipe>::default();
+        let body = RequestBody::piped(&pipe, length);
+        let pace = Pace::new(&self.socket.site.settings);
+        self.feed = Some(Box::new(Feed::new(pipe, bytes_max, self.head.expects_continue(), pace)));
+        self.body = Body::Streamed;
+        Ok(body)
+    }
+
+    /// Why the body that was given out as a stream has failed, if it has.
+    pub fn body_failure(&self) -> Option<BodyError> {
+        match self.feed.as_ref()?.fed() {
+            Fed::Failed(error) => Some(error),
+            Fed::Part | Fed::Whole | Fed::Unwanted => None,
+        }
+    }
+
+    /// Waits for `future` (an upstream's answer, say), feeds the [body](Self::body_stream) meanwhile, and looks whether
+    /// the client is still there. What it pipelines is not lost. Given up waiting for, this has lost nothing.
+    ///
+    /// # Errors
+    /// The client has gone: its connection is broken or, where the listener takes that for the same, half closed.
+    pub async fn drive<F: Future>(&mut self, future: F) -> Result<F::Output, Interrupted> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => self.poll_client(cx).map(Err),
+        })
+        .await
+    }
+
+    /// The same, but not for longer than `limit`.
+    pub async fn drive_within<F: Future>(&mut self, limit: Duration, future: F) -> Result<F::Output, Interrupted> {
+        let deadline = Instant::now() + limit;
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => match self.poll_client(cx) {
+                Poll::Ready(interrupted) => Poll::Ready(Err(interrupted)),
+                Poll::Pending => self.socket.timer.poll_elapsed(deadline, cx).map(|Elapsed| Err(Interrupted::Elapsed)),
+            },
+        })
+        .await
+    }
+
+    /// Feeds the body; where there is none (any more), looks after the client. Ready when it has gone.
+    pub(crate) fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<Interrupted> {
+        if let Some(feed) = &mut self.feed {
+            match std::task::ready!(feed.poll(&mut self.gate, &mut self.socket, cx)) {
+                Fed::Failed(BodyError::Gone) => return Poll::Ready(Interrupted::Gone),
+                Fed::Part | Fed::Whole | Fed::Unwanted | Fed::Failed(_) => {}
+            }
+        }
+        match std::task::ready!(self.gate.poll_watch(cx)) {
+            Seen::Gone => Poll::Ready(Interrupted::Gone),
+            Seen::End => match self.socket.site.behaviour.half_close {
+                HalfClose::Answer => Poll::Pending,
+                HalfClose::Gone => Poll::Ready(Interrupted::Gone),
+            },
         }
     }
 
@@ -141,12 +261,15 @@ impl Exchange {
     }
 
     /// Writes the answer. Gives the connection back, and whether it may serve another request; None where it is lost.
-    pub(crate) async fn answer(mut self, answer: Answer, last: bool) -> Option<(Box<Gate>, Socket, HeadParts, bool)> {
-        let last = last || answer.close || !self.head.keeps_alive() || !self.consume_unread();
+    pub(crate) async fn answer(mut self, answer: Answer, last: bool) -> Option<Back> {
+        if self.feed.as_mut().is_some_and(|feed| !feed.stop_inviting()) {
+            return None;
+        }
+        let last = last || answer.close || !self.keeps_alive() || !self.consume_unread();
         let bytes = answer.encode(self.head.method() == "HEAD", last, &date::get_cached_date());
         let limit = self.socket.site.settings.write_timeout;
         match self.socket.timer.within(limit, self.gate.write(&bytes)).await {
-            Ok(Ok(())) => Some((self.gate, self.socket, self.head.into_parts(), !last)),
+            Ok(Ok(())) => Some(self.give_back(!last)),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "an answer could not be written");
                 None
@@ -159,62 +282,30 @@ impl Exchange {
     }
 
     /// Is everything of this message out of the way? A body that nobody wanted is, if all of it has arrived.
-    fn consume_unread(&mut self) -> bool {
+    pub(crate) fn consume_unread(&mut self) -> bool {
         match self.body {
             Body::Whole => true,
             Body::Failed(_) => false,
             Body::Unread => self.gate.skip_arrived(),
+            // Whoever reads the stream is told that nothing more comes.
+            Body::Streamed => match self.feed.take().map(|feed| feed.fed()) {
+                Some(Fed::Whole) => true,
+                Some(Fed::Part | Fed::Unwanted) => self.gate.skip_arrived(),
+                Some(Fed::Failed(_)) | None => false,
+            },
         }
     }
 
-    pub(crate) fn site(&self) -> std::sync::Arc<Site> {
-        std::sync::Arc::clone(&self.socket.site)
-    }
-}
-
-/// When a body is too slow: a total, and a rate that it has to keep up with once its grace is over.
-#[derive(Debug)]
-struct Pace {
-    began: Option<Instant>,
-    total: Duration,
-    grace: Duration,
-    rate: u32,
-}
-
-impl Pace {
-    fn new(settings: &config::Listener) -> Self {
-        Self {
-            began: None,
-            total: settings.body_timeout,
-            grace: settings.body_rate_grace,
-            rate: settings.body_rate_min,
-        }
+    /// Behind a CONNECT that is refused nothing is run: what follows was meant for the tunnel.
+    pub(crate) fn keeps_alive(&self) -> bool {
+        self.head.keeps_alive() && self.head.form() != Form::Authority
     }
 
-    /// The moment by which more than `bytes` must have come.
-    fn deadline(&mut self, bytes: u64) -> Instant {
-        let began = *self.began.get_or_insert_with(Instant::now);
-        let earned = match self.rate {
-            0 => self.total,
-            rate => Duration::from_secs(bytes / u64::from(rate)),
-        };
-        began + self.total.min(self.grace.saturating_add(earned))
+    pub(crate) fn give_back(self, again: bool) -> Back {
+        Back { gate: self.gate, socket: self.socket, parts: self.head.into_parts(), again }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn pace_is_a_rate_after_a_grace_and_never_more_than_the_total() {
-        let settings = config::Listener::default();
-        let mut pace = Pace::new(&settings);
-        let began = Instant::now();
-        let allowed = |bytes: u64, pace: &mut Pace| (pace.deadline(bytes) - began).as_secs();
-        assert_eq!(allowed(0, &mut pace), 5);
-        assert_eq!(allowed(1023, &mut pace), 5);
-        assert_eq!(allowed(10 * 1024, &mut pace), 15);
-        assert_eq!(allowed(1 << 30, &mut pace), 60);
+    pub(crate) fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.socket.site)
     }
 }

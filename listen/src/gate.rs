@@ -1,12 +1,13 @@
 //! The gate: takes one message after the other from a connection, and judges every byte of each.
 //!
 //! What it has read and not given away lies in its inbox. A body is given away as it passes, checked up to there; one
-//! that breaks its framing is refused and never ends. What lies behind a message stays in the inbox for the next one.
+//! that breaks its framing is refused and never ends. What lies behind a message stays in the inbox for the next one, or
+//! for whoever takes the connection over.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -22,6 +23,28 @@ const READ_BYTES: usize = 8 * 1024;
 
 /// Memory that is set aside for a part of a body before it arrives. `Content-Length` is a claim until then.
 const PART_BYTES: u64 = 64 * 1024;
+
+/// What may lie in the inbox while the client is only watched: room for a pipelined request or two. A client that sends
+/// more is there; whether it still is, it will not be asked again before it is answered.
+const WATCHED_BYTES: usize = READ_BYTES;
+
+/// Why nothing more comes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The framing is broken, the body is too long, or the client has said that nothing more comes.
+    Refused(Refusal),
+    /// The connection is broken.
+    Gone,
+}
+
+/// What watching a client has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It will send nothing more. It may still read.
+    End,
+    /// The connection is broken.
+    Gone,
+}
 
 /// Where the current message ends.
 #[derive(Debug)]
@@ -59,11 +82,18 @@ pub(crate) struct Gate {
     raw: Stream,
     inbox: BytesMut,
     framing: Framing,
+    /// The client has said that it sends nothing more.
+    ended: bool,
 }
 
 impl Gate {
     pub(crate) fn new(raw: Stream) -> Self {
-        Self { raw, inbox: BytesMut::new(), framing: Framing::Length(0) }
+        Self { raw, inbox: BytesMut::new(), framing: Framing::Length(0), ended: false }
+    }
+
+    /// The connection, and what has arrived on it already.
+    pub(crate) fn into_raw(self) -> (Stream, Bytes) {
+        (self.raw, self.inbox.freeze())
     }
 
     /// What has arrived and belongs to no message yet, or to a body that nobody has asked for yet.
@@ -77,6 +107,7 @@ impl Gate {
         let mut read = ReadBuf::uninit(&mut space);
         ready!(Pin::new(&mut self.raw).poll_read(cx, &mut read))?;
         self.inbox.extend_from_slice(read.filled());
+        self.ended |= read.filled().is_empty();
         Poll::Ready(Ok(read.filled().len()))
     }
 
@@ -161,6 +192,77 @@ impl Gate {
         Ok(body.len() - before)
     }
 
+    /// The next part of the message's body, at most 64 KiB of it; None behind the last. `space` is where it is put
+    /// together, and lends its memory from one part to the next.
+    pub(crate) fn poll_part(
+        &mut self,
+        cx: &mut Context<'_>,
+        space: &mut BytesMut,
+        data_max: u64,
+    ) -> Poll<Result<Option<Bytes>, Cut>> {
+        loop {
+            if self.framing.is_done() {
+                return Poll::Ready(Ok(None));
+            }
+            if !self.inbox.is_empty() {
+                if let Some(part) = self.part_of_inbox(space, data_max).map_err(Cut::Refused)? {
+                    return Poll::Ready(Ok(Some(part)));
+                }
+                continue;
+            }
+            let Framing::Length(left) = &mut self.framing else {
+                let read = ready!(self.poll_fill(cx)).map_err(|_| Cut::Gone)?;
+                if read == 0 {
+                    return Poll::Ready(Err(Cut::Refused(Refusal::MalformedRequest)));
+                }
+                continue;
+            };
+            if space.capacity() < READ_BYTES {
+                space.reserve(shorter(*left, shorter(PART_BYTES, usize::MAX)));
+            }
+            // Straight into the part. Dropped before it is ready, this has read nothing.
+            let reading = pin!((&mut self.raw).take((*left).min(PART_BYTES)).read_buf(space)).poll(cx);
+            let read = ready!(reading).map_err(|_| Cut::Gone)?;
+            if read == 0 {
+                self.ended = true;
+                return Poll::Ready(Err(Cut::Refused(Refusal::MalformedRequest)));
+            }
+            *left -= read as u64;
+            return Poll::Ready(Ok(Some(space.split().freeze())));
+        }
+    }
+
+    /// The part of the message's body that lies in the inbox; None where that was framing only.
+    fn part_of_inbox(&mut self, space: &mut BytesMut, data_max: u64) -> Result<Option<Bytes>, Refusal> {
+        if let Framing::Length(left) = self.framing {
+            let length = shorter(left.min(PART_BYTES), self.inbox.len());
+            self.framing = Framing::Length(left - length as u64);
+            return Ok(Some(self.split_off_front(length)));
+        }
+        let bytes = &self.inbox[..self.inbox.len().min(shorter(PART_BYTES, usize::MAX))];
+        let taken = self.framing.take(bytes, data_max, |data| space.extend_from_slice(data))?;
+        self.forget_front(taken);
+        Ok((!space.is_empty()).then(|| space.split().freeze()))
+    }
+
+    /// Looks after a client from which nothing is expected. What it sends meanwhile goes to the inbox, some KiB of it.
+    pub(crate) fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Seen> {
+        while !self.ended {
+            if self.inbox.len() >= WATCHED_BYTES {
+                return Poll::Pending;
+            }
+            if ready!(self.poll_fill(cx)).is_err() {
+                return Poll::Ready(Seen::Gone);
+            }
+        }
+        Poll::Ready(Seen::End)
+    }
+
+    /// Where answers that stream are written to.
+    pub(crate) fn raw(&mut self) -> &mut Stream {
+        &mut self.raw
+    }
+
     /// Writes all of it, and sees it off.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.raw.write_all(bytes).await?;
@@ -188,106 +290,4 @@ fn shorter(bytes: u64, length: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::io::duplex;
-
-    use super::*;
-    use crate::http::{HeadLimits, HeadParser, Progress};
-
-    const LIMITS: HeadLimits = HeadLimits { target_bytes: 100, header_bytes: 1000, header_count: 10 };
-    const TRAILER: TrailerLimits = TrailerLimits { bytes: 100, count: 10 };
-
-    /// A gate that has read `bytes` and begun the message at their front, the head that it gave out, and the client.
-    async fn begun(bytes: &[u8]) -> (Gate, Bytes, tokio::io::DuplexStream) {
-        let (mut client, server) = duplex(1000);
-        client.write_all(bytes).await.unwrap();
-        let mut gate = Gate::new(Box::new(server));
-        poll_fn(|cx| gate.poll_fill(cx)).await.unwrap();
-        let mut parser = HeadParser::default();
-        let Ok(Progress::Complete { skipped, head }) = parser.advance(gate.inbox(), &LIMITS) else { panic!("no head") };
-        let given = gate.begin(skipped, head, &parser.take_parts(), TRAILER);
-        (gate, given, client)
-    }
-
-    /// The whole body; it has to end without another byte from the client.
-    async fn read_out(gate: &mut Gate) -> Result<Vec<u8>, Refusal> {
-        let mut body = BytesMut::new();
-        let reading = async {
-            while gate.read_into(&mut body, 100).await? > 0 {}
-            Ok(())
-        };
-        tokio::time::timeout(Duration::from_secs(5), reading)
-            .await
-            .expect("nothing is waited for behind the message")?;
-        Ok(body.to_vec())
-    }
-
-    #[tokio::test]
-    async fn behind_a_counted_message_there_is_nothing() {
-        let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
-        let (mut gate, given, _client) = begun(format!("\r\n{head}hiGET / HTTP").as_bytes()).await;
-        assert_eq!(given, head.as_bytes());
-        assert!(!gate.is_done());
-        assert_eq!(gate.take_arrived().unwrap(), "hi");
-        assert!(gate.is_done());
-        assert_eq!(read_out(&mut gate).await.unwrap(), b"");
-        assert_eq!(gate.inbox(), b"GET / HTTP");
-
-        let (mut gate, _, mut client) = begun(format!("{head}h").as_bytes()).await;
-        assert_eq!(gate.take_arrived(), None, "half a body is none");
-        client.write_all(b"iGET / HTTP").await.unwrap();
-        assert_eq!(read_out(&mut gate).await.unwrap(), b"hi");
-        assert!(gate.is_done() && gate.inbox().is_empty(), "what is behind the body stays in the socket");
-    }
-
-    #[tokio::test]
-    async fn behind_a_chunked_message_there_is_nothing() {
-        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let (mut gate, given, _client) = begun(format!("{head}2\r\nhi\r\n0\r\n\r\nGET / HTTP").as_bytes()).await;
-        assert_eq!(given, head.as_bytes());
-        assert!(!gate.is_done());
-        assert_eq!(gate.take_arrived(), None);
-        assert_eq!(read_out(&mut gate).await.unwrap(), b"hi");
-        assert!(gate.is_done());
-        assert_eq!(gate.inbox(), b"GET / HTTP");
-        assert_eq!(read_out(&mut gate).await.unwrap(), b"", "and stays nothing");
-
-        let (mut gate, _, mut client) = begun(format!("{head}0\r\n\r\n").as_bytes()).await;
-        assert_eq!(read_out(&mut gate).await.unwrap(), b"");
-        client.write_all(b"GET / HTTP").await.unwrap();
-        assert_eq!(read_out(&mut gate).await.unwrap(), b"", "what comes later is not the message's either");
-    }
-
-    #[tokio::test]
-    async fn a_message_is_skipped_only_where_all_of_it_has_come() {
-        let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let counted = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n";
-        for (message, whole) in [
-            (format!("{chunked}2\r\nhi\r\n0\r\n\r\n"), true),
-            (format!("{chunked}2\r\nhi\r\n0\r\n\r"), false),
-            (format!("{chunked}2\r\nhiX\r\n0\r\n\r\n"), false),
-            (format!("{counted}abc"), true),
-            (format!("{counted}ab"), false),
-            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), true),
-        ] {
-            let (mut gate, _, _client) = begun(message.as_bytes()).await;
-            assert_eq!(gate.skip_arrived(), whole, "{message:?}");
-            assert!(gate.inbox().is_empty() || !whole, "{message:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn what_breaks_the_framing_never_ends_well() {
-        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let (mut gate, _, _client) = begun(format!("{head}2\r\nhi\r\n\r\n").as_bytes()).await;
-        for _ in 0..2 {
-            assert_eq!(read_out(&mut gate).await, Err(Refusal::MalformedRequest));
-            assert!(!gate.is_done());
-        }
-        let (mut gate, _, client) = begun(format!("{head}2\r\nhi\r\n").as_bytes()).await;
-        drop(client);
-        assert_eq!(read_out(&mut gate).await, Err(Refusal::MalformedRequest), "an end that is none");
-    }
-}
+mod tests;

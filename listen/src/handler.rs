@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use async_trait::async_trait;
 use domain::Refusal;
 
-use crate::{Answer, Exchange};
+use crate::{Answer, Exchange, Reply};
 
 /// Answers requests. One call at a time per connection.
 ///
@@ -14,9 +14,15 @@ use crate::{Answer, Exchange};
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request. Whoever does not read the body closes the connection, unless it has arrived already.
-    async fn handle(&self, exchange: &mut Exchange) -> Answer;
+    async fn handle(&self, exchange: &mut Exchange) -> Reply;
 
     /// The answer to what never became a request: all refusals of the gate come through here, so that bodies are made
     /// in one place. The connection is closed behind it whatever it says.
     fn refused(&self, peer: SocketAddr, refusal: Refusal) -> Answer;
+
+    /// The answer to a request to a proxy ([`Forms::Proxy`](crate::http::Forms::Proxy)) whose `Host` names another place
+    /// than its target. The connection is closed behind it.
+    fn host_differs(&self, peer: SocketAddr) -> Answer {
+        self.refused(peer, Refusal::MalformedRequest)
+    }
 }

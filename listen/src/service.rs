@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use config::Listener;
@@ -22,22 +23,55 @@ use crate::bound::Opened;
 use crate::connection::{Site, Socket, serve};
 use crate::drain::Connections;
 use crate::gate::Gate;
+use crate::http::Forms;
 use crate::observer::Observer;
 use crate::timer::Timer;
 
 /// How long turning a connection away may take, in all. It holds a socket for that long and nothing else.
-const TURN_AWAY: std::time::Duration = std::time::Duration::from_millis(100);
+const TURN_AWAY: Duration = Duration::from_millis(100);
 
 /// Connections that are being turned away at a time: a thousand a second, and few enough to fit among the files that the
 /// process keeps for others than connections. Beyond that nobody is told.
 const TURNED_AWAY_MAX: usize = 128;
+
+/// What a client means that sends its request and then closes its side of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HalfClose {
+    /// That it has nothing more to ask, and waits for its answer (`nc`, simple scripts).
+    #[default]
+    Answer,
+    /// That it has gone: which is what nearly every client means that closes at this moment, since its time is up or
+    /// somebody stopped it. What was begun for it is dropped.
+    Gone,
+}
+
+/// How a service is a proxy or is none. The default is an origin server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Behaviour {
+    pub forms: Forms,
+    /// Only seen while an exchange is [driven](crate::Exchange::drive) or streams.
+    pub half_close: HalfClose,
+    /// How long the body of an answer that streams may give nothing, while nothing comes of the request either.
+    pub stream_idle_timeout: Duration,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            forms: Forms::default(),
+            half_close: HalfClose::default(),
+            // Longer than what servers leave between two comments of a stream of events.
+            stream_idle_timeout: Duration::from_mins(5),
+        }
+    }
+}
 
 /// One set of addresses with one set of bounds and one handler.
 pub struct Service {
     name: String,
     threads: usize,
     bound: Vec<(SocketAddr, TcpListener)>,
-    site: Arc<Site>,
+    site: Site,
     connections: Arc<Connections>,
 }
 
@@ -75,6 +109,12 @@ impl Service {
         self
     }
 
+    #[must_use]
+    pub fn with_behaviour(mut self, behaviour: Behaviour) -> Self {
+        self.site.behaviour = behaviour;
+        self
+    }
+
     /// What is listened on, with the ports that were found.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.bound.iter().map(|(address, _)| *address).collect()
@@ -84,12 +124,12 @@ impl Service {
         &self.connections
     }
 
-    pub(crate) fn drain_timeout(&self) -> std::time::Duration {
+    pub(crate) fn drain_timeout(&self) -> Duration {
         self.site.settings.drain_timeout
     }
 
     pub(crate) fn into_pingora(self) -> Listening {
-        let app = App::new(self.site, Arc::clone(&self.connections));
+        let app = App::new(Arc::new(self.site), Arc::clone(&self.connections));
         let mut inner = listening::Service::new(self.name, app);
         inner.threads = Some(self.threads);
         for (address, _) in &self.bound {
@@ -155,7 +195,7 @@ impl ServerApp for App {
             return None;
         };
         let _counted = Counted::new(&self.site);
-        serve(stream, Socket::new(Arc::clone(&self.site), peer, local), &open).await;
+        serve(stream, Socket::new(&self.site, open.connections(), peer, local), &open).await;
         None
     }
 }
@@ -214,15 +254,15 @@ fn addresses(stream: &Stream) -> (SocketAddr, SocketAddr) {
 mod tests {
     use super::*;
     use crate::observer::Silent;
-    use crate::{Answer, Exchange};
+    use crate::{Answer, Exchange, Reply};
     use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 
     struct No;
 
     #[async_trait]
     impl Handler for No {
-        async fn handle(&self, _: &mut Exchange) -> Answer {
-            Answer::new(202)
+        async fn handle(&self, _: &mut Exchange) -> Reply {
+            Answer::new(202).into()
         }
 
         fn refused(&self, _: SocketAddr, _: Refusal) -> Answer {
@@ -239,7 +279,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_so_many_are_turned_away_at_a_time_and_the_rest_are_dropped_at_once() {
         let settings = Listener { connections_max: 0, ..Listener::default() };
-        let app = Arc::new(App::new(Site::new(settings, Arc::new(No), Arc::new(Silent)), Connections::new()));
+        let app = Arc::new(App::new(Arc::new(Site::new(settings, Arc::new(No), Arc::new(Silent))), Connections::new()));
         let (_stop, watch) = tokio::sync::watch::channel(false);
         let connect = || {
             let (client, server) = duplex(4096);
@@ -252,7 +292,7 @@ mod tests {
         let (client, serving) = connect();
         assert!(serving.await.unwrap());
         assert!(told(client).await.is_empty());
-        assert_eq!(began.elapsed(), std::time::Duration::ZERO, "it was not dropped at once");
+        assert_eq!(began.elapsed(), Duration::ZERO, "it was not dropped at once");
         for (client, serving) in slow {
             assert!(serving.await.unwrap());
             assert!(told(client).await.starts_with(b"HTTP/1.1 503 "));

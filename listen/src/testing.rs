@@ -12,7 +12,7 @@ use crate::drain::Connections;
 use crate::gate::Gate;
 use crate::http::HeadParser;
 use crate::observer::Silent;
-use crate::{Exchange, Handler};
+use crate::{Behaviour, Exchange, Handler};
 
 /// More than any test puts in at once.
 const PIPE_BYTES: usize = 64 * 1024 * 1024;
@@ -36,13 +36,27 @@ pub async fn exchange(
     peer: SocketAddr,
     handler: Arc<dyn Handler>,
 ) -> Result<(Exchange, DuplexStream), Refusal> {
+    exchange_of(Behaviour::default(), request, peer, handler).await
+}
+
+/// The same on a service of some behaviour.
+///
+/// # Errors
+/// The gate refuses the head.
+pub async fn exchange_of(
+    behaviour: Behaviour,
+    request: &[u8],
+    peer: SocketAddr,
+    handler: Arc<dyn Handler>,
+) -> Result<(Exchange, DuplexStream), Refusal> {
     let (mut client, server) = duplex(PIPE_BYTES);
     client.write_all(request).await.map_err(|_| Refusal::Internal)?;
-    let site = Site::new(Listener::default(), handler, Arc::new(Silent));
-    let mut socket = Socket::new(site, peer, local());
+    let site = Arc::new(Site { behaviour, ..Site::new(Listener::default(), handler, Arc::new(Silent)) });
+    let connections = Connections::new();
+    let mut socket = Socket::new(&site, &connections, peer, local());
     let mut gate = Box::new(Gate::new(Box::new(server)));
-    let mut parser = HeadParser::default();
-    let mut drain = Drain::new(&Connections::new());
+    let mut parser = HeadParser::new(behaviour.forms);
+    let mut drain = Drain::new(&connections);
     match next(&mut gate, &mut socket, &mut parser, &mut drain).await {
         Next::Head { skipped, length } => {
             Ok((Exchange::begin(gate, socket, (skipped, length), parser.take_parts()), client))
@@ -50,6 +64,35 @@ pub async fn exchange(
         Next::Close => Err(Refusal::MalformedRequest),
         Next::Refuse(refusal) => Err(refusal),
     }
+}
+
+/// A connection of a service: the client's end of it, through a pipe that holds `pipe_bytes` each way, and what serves
+/// it for as long as it is polled.
+pub fn connect(
+    pipe_bytes: usize,
+    settings: Listener,
+    behaviour: Behaviour,
+    handler: Arc<dyn Handler>,
+) -> (DuplexStream, impl Future<Output = ()> + Send + 'static) {
+    connect_among(Connections::new(), pipe_bytes, settings, behaviour, handler)
+}
+
+/// The same, counted among `connections`.
+pub(crate) fn connect_among(
+    connections: Arc<Connections>,
+    pipe_bytes: usize,
+    settings: Listener,
+    behaviour: Behaviour,
+    handler: Arc<dyn Handler>,
+) -> (DuplexStream, impl Future<Output = ()> + Send + 'static) {
+    let (client, server) = duplex(pipe_bytes);
+    let serving = async move {
+        let site = Arc::new(Site { behaviour, ..Site::new(settings, handler, Arc::new(Silent)) });
+        if let Some(open) = connections.open(usize::MAX) {
+            serve(Box::new(server), Socket::new(&site, open.connections(), peer(), local()), &open).await;
+        }
+    };
+    (client, serving)
 }
 
 /// Everything that `handler` and the gate answer to a client that sends `bytes` and then says that it is done.
@@ -64,13 +107,7 @@ pub async fn converse_through(
     settings: Listener,
     handler: Arc<dyn Handler>,
 ) -> Vec<u8> {
-    let (client, server) = duplex(pipe_bytes);
-    let serving = async move {
-        let site = Site::new(settings, handler, Arc::new(Silent));
-        if let Some(open) = Connections::new().open(1) {
-            serve(Box::new(server), Socket::new(site, peer(), local()), &open).await;
-        }
-    };
+    let (client, serving) = connect(pipe_bytes, settings, Behaviour::default(), handler);
     let (mut reading, mut writing) = tokio::io::split(client);
     let asking = async move {
         // A connection that is closed before all was sent has still answered what it did.

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use tokio::io::AsyncWriteExt;
 
 use crate::testing::{converse_through, exchange, peer};
-use crate::{Answer, Exchange, Handler};
+use crate::{Answer, Exchange, Handler, Reply};
 
 /// Reads every body and keeps those that were whole.
 #[derive(Debug, Default)]
@@ -22,14 +22,15 @@ struct Keeper {
 
 #[async_trait]
 impl Handler for Keeper {
-    async fn handle(&self, exchange: &mut Exchange) -> Answer {
-        match exchange.body(100_000, &mut |_| true).await {
+    async fn handle(&self, exchange: &mut Exchange) -> Reply {
+        let answer = match exchange.body(100_000, &mut |_| true).await {
             Ok(body) => {
                 self.bodies.lock().unwrap().push(body.to_vec());
                 Answer::new(202).with_body("text/plain", body)
             }
             Err(refusal) => self.refused(exchange.peer(), refusal),
-        }
+        };
+        answer.into()
     }
 
     fn refused(&self, _: SocketAddr, refusal: Refusal) -> Answer {

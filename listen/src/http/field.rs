@@ -4,6 +4,7 @@ const TOKEN: u8 = 1;
 const PATH: u8 = 2;
 const QUERY: u8 = 4;
 const HOST: u8 = 8;
+const PASSED_PATH: u8 = 16;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -23,7 +24,10 @@ const fn classes() -> [u8; 256] {
             class |= TOKEN;
         }
         if unreserved || sub_delims || matches!(byte, b':' | b'@' | b'/' | b'%') {
-            class |= PATH | QUERY;
+            class |= PATH | PASSED_PATH | QUERY;
+        }
+        if matches!(byte, b'[' | b']' | b'|' | b'^') {
+            class |= PASSED_PATH;
         }
         if matches!(byte, b'?' | b'[' | b']' | b'{' | b'}' | b'|' | b'^' | b'`') {
             class |= QUERY;
@@ -54,6 +58,12 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
 /// Bytes of `*( pchar / "/" )`; a `%` still has to be checked by [`percent_is_sound`].
 pub(super) fn is_path(bytes: &[u8]) -> bool {
     all(bytes, PATH)
+}
+
+/// The same and `[ ] | ^`, which clients that follow the WHATWG URL standard send as they are: a path of somebody
+/// else's, to be passed on.
+pub(super) fn is_passed_path(bytes: &[u8]) -> bool {
+    all(bytes, PASSED_PATH)
 }
 
 /// Bytes of `*( pchar / "/" / "?" )`, and ``[ ] { } | ^ ` ``, which clients that follow the WHATWG URL standard (Node's
@@ -105,6 +115,10 @@ mod tests {
         assert_eq!(
             members(is_path),
             "!$%&'()*+,-./0123456789:;=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
+        );
+        assert_eq!(
+            members(is_passed_path),
+            "!$%&'()*+,-./0123456789:;=@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_abcdefghijklmnopqrstuvwxyz|~"
         );
         assert_eq!(
             members(is_query),

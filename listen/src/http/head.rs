@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use super::target::Form;
+
 /// The versions of HTTP that are spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
@@ -41,13 +43,16 @@ pub(super) struct Field {
 
 /// What the parser found, as offsets into the head. One is used again for every request of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "four facts that have nothing to do with each other")]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct HeadParts {
     pub(super) method: Span,
     pub(super) target: Span,
     pub(super) path: Span,
     pub(super) query: Option<Span>,
-    pub(super) absolute: bool,
+    pub(super) form: Form,
+    pub(super) authority: Span,
+    pub(super) dot_segments: bool,
+    pub(super) host_differs: bool,
     pub(super) version: Version,
     pub(super) fields: Vec<Field>,
     /// Normal form: lower case, no port, no dot at the end.
@@ -65,6 +70,11 @@ impl HeadParts {
         *self = Self { fields, host, ..Self::default() };
         self.fields.clear();
         self.host.clear();
+    }
+
+    /// Does `Host` name another place than the target? Only in a proxy's forms: elsewhere that is no head.
+    pub fn host_differs(&self) -> bool {
+        self.host_differs
     }
 
     /// Does a body follow, and has the sender fixed its length?
@@ -103,7 +113,34 @@ impl Head {
         self.raw.slice(self.parts.target.start as usize..self.parts.target.end as usize)
     }
 
-    /// Path of the target, escapes and all; never empty, begins with `/`, holds no dot segment.
+    /// Which form the target has.
+    pub fn form(&self) -> Form {
+        self.parts.form
+    }
+
+    /// The scheme of a target in absolute-form, `http` or `https`; None for the other forms.
+    pub fn scheme(&self) -> Option<&'static str> {
+        match self.parts.form {
+            Form::Http => Some("http"),
+            Form::Https => Some("https"),
+            Form::Origin | Form::Authority => None,
+        }
+    }
+
+    /// The authority of a target in absolute-form or authority-form, exactly as it was received: well-formed for the
+    /// gate, without userinfo, and the same place as `Host`. None for origin-form.
+    pub fn authority(&self) -> Option<&str> {
+        (self.parts.form != Form::Origin).then(|| self.parts.authority.text(&self.raw))
+    }
+
+    /// Is a segment of the path `.` or `..`, however it is escaped? Only where the listener takes
+    /// [`Forms::Proxy`](super::Forms::Proxy): elsewhere such a request is refused.
+    pub fn has_dot_segments(&self) -> bool {
+        self.parts.dot_segments
+    }
+
+    /// Path of the target, escapes and all; never empty, begins with `/`, and holds no dot segment unless
+    /// [`Self::has_dot_segments`]. Of an authority-form, which has none, `/`.
     pub fn path(&self) -> &str {
         match self.parts.path.text(&self.raw) {
             // `http://host` and `http://host?query` ask for the root (RFC 9112 §3.2.2).

@@ -12,6 +12,7 @@ pub use authority::{Authority, parse_authority};
 pub use chunked::{ChunkScan, TrailerLimits};
 pub use head::{Head, HeadParts, Version};
 pub use parse::{HeadLimits, HeadParser, Progress};
+pub use target::{Form, Forms};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,12 @@
 //! - One empty line before the request line is skipped, as RFC 9112 §2.2 asks (old clients send one after a body).
 //! - Names are tokens; nothing stands between name and colon. `Content_Length` and `Transfer_Encoding` are refused:
 //!   gateways that map `-` to `_` take them for the real ones.
-//! - Exactly one `Host`, also in HTTP/1.0: a tenant is found by it.
+//! - Exactly one `Host`, also in HTTP/1.0: a tenant is found by it. Of a proxy's clients, those of HTTP/1.0 may leave it
+//!   out where the target names the place (Python's do for CONNECT, up to 3.11).
+//! - `Host` says the same as the target, if that names a place. A proxy may ignore it (RFC 9112 §3.2.2), and then the
+//!   next hop would not: two readings of where a request goes are what attacks are made of. For a proxy a difference is
+//!   kept beside the head ([`HeadParts::host_differs`]), since it is refused for a reason of its own.
+//! - CONNECT has no body.
 //! - At most one `Content-Length`, digits only; or one `Transfer-Encoding: chunked`; never both.
 //! - `Connection` may not name a field that frames or routes the message.
 //!
@@ -15,7 +20,7 @@ use domain::Refusal;
 use super::authority::parse_authority;
 use super::field;
 use super::head::{Field, HeadParts, Span, Version};
-use super::target;
+use super::target::{self, Form, Forms};
 
 /// Longest method. The longest registered one has 17 bytes.
 const METHOD_BYTES_MAX: usize = 32;
@@ -61,12 +66,14 @@ enum Coding {
 /// Reads one head. Call [`Self::advance`] with all bytes since the head's beginning, as often as there are more.
 #[derive(Debug, Default)]
 pub struct HeadParser {
+    forms: Forms,
     state: State,
     skipped: usize,
     /// Beginning of the line that is being read, and how far it has been searched for its end.
     line: usize,
     searched: usize,
     parts: HeadParts,
+    target: target::Parts,
     seen: Seen,
 }
 
@@ -90,10 +97,14 @@ enum Expectation {
 }
 
 impl HeadParser {
+    pub fn new(forms: Forms) -> Self {
+        Self { forms, ..Self::default() }
+    }
+
     /// Gets ready for the next head; `parts` lends its memory.
     pub fn reset(&mut self, mut parts: HeadParts) {
         parts.clear();
-        *self = Self { parts, ..Self::default() };
+        *self = Self { forms: self.forms, parts, ..Self::default() };
     }
 
     /// Has nothing come that could be a request?
@@ -196,13 +207,16 @@ impl HeadParser {
             }
             _ => return Err(malformed),
         };
-        let (found, absolute) = target::parse(target)?;
+        let found = target::parse(target, self.forms, &text[..method_end] == b"CONNECT")?;
         self.parts.method = Span::new(0, method_end);
         self.parts.target = Span::new(target_start, target_end);
         self.parts.path = Span::new(target_start + found.origin, target_start + found.path_end);
         self.parts.query =
             (found.path_end < target.len()).then(|| Span::new(target_start + found.path_end + 1, target_end));
-        self.parts.absolute = absolute.is_some();
+        self.parts.form = found.form;
+        self.parts.authority = Span::new(target_start + found.authority.0, target_start + found.authority.1);
+        self.parts.dot_segments = found.dot_segments;
+        self.target = found;
         Ok(())
     }
 
@@ -262,17 +276,24 @@ impl HeadParser {
     /// Judges what only the whole head can tell.
     fn finish(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let malformed = Refusal::MalformedRequest;
+        let proxy = self.forms == Forms::Proxy;
         let Self { parts, seen, .. } = self;
-        let host = parse_authority(seen.host.ok_or(malformed)?.of(bytes)).ok_or(malformed)?;
-        if parts.absolute {
-            let (_, absolute) = target::parse(parts.target.of(bytes))?;
-            let (authority, port) = absolute.ok_or(malformed)?;
-            if !authority.same_as(&host, port) {
-                return Err(malformed);
-            }
+        let named = match seen.host {
+            Some(host) => host,
+            None if proxy && parts.version == Version::Http10 && parts.form != Form::Origin => parts.authority,
+            None => return Err(malformed),
+        };
+        let host = parse_authority(named.of(bytes)).ok_or(malformed)?;
+        parts.host_differs = !self.target.agrees_with(parts.target.of(bytes), &host);
+        if parts.host_differs && !proxy {
+            return Err(malformed);
         }
         host.write_normal(&mut parts.host);
         parts.port = host.port;
+        let has_body = seen.coding != Coding::Absent || seen.length_overflow || parts.content_length > Some(0);
+        if parts.form == Form::Authority && has_body {
+            return Err(malformed);
+        }
         match (seen.coding, seen.content_length, parts.version) {
             (Coding::Absent, ..) => {}
             (Coding::Chunked, false, Version::Http11) => parts.chunked = true,

@@ -1,4 +1,5 @@
-//! The request target (RFC 9112 §3.2): origin-form, or absolute-form that says the same as `Host`.
+//! The request target (RFC 9112 §3.2): origin-form, or absolute-form that says the same as `Host`; for a proxy also the
+//! authority-form of CONNECT.
 //!
 //! Characters are those of RFC 3986, in the query also those that the WHATWG URL standard leaves alone, and nothing else: no space, no control, no fragment, no byte above ASCII, no
 //! broken percent escape. What other servers repair, two hops repair in two ways.
@@ -7,8 +8,49 @@
 //! matched byte by byte here and never normalised, so `/hooks/../admin` could mean nothing but a hop before us that
 //! sees another path than we do. `//` stays: it is a path like any other, matches no endpoint, and is never taken
 //! for an authority.
+//!
+//! A proxy passes paths on to servers that are not ours, and `/a/../b` is a matter between these and the caller. There
+//! dot segments are found and told of ([`Head::has_dot_segments`](super::Head::has_dot_segments)), not refused: whoever
+//! judges a path refuses those. Paths may then also hold ``[ ] | ^``, which clients after the WHATWG URL standard leave
+//! alone there too.
 
 use domain::Refusal;
+
+/// Which forms of target a listener takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Forms {
+    /// What an origin server is sent: origin-form, and absolute-form that names the same place as `Host`.
+    #[default]
+    Origin,
+    /// What a proxy is sent: absolute-form, authority-form for CONNECT and for nothing else; and origin-form, for
+    /// what it serves itself.
+    Proxy,
+}
+
+/// Which form a target has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// `/path?query`
+    #[default]
+    Origin,
+    /// `http://authority/path?query`
+    Http,
+    /// `https://authority/path?query`
+    Https,
+    /// `host:port`, of CONNECT.
+    Authority,
+}
+
+impl Form {
+    /// The port that stands for an absent one in a target of this form.
+    fn default_port(self) -> Option<u16> {
+        match self {
+            Self::Http => Some(80),
+            Self::Https => Some(443),
+            Self::Origin | Self::Authority => None,
+        }
+    }
+}
 
 use super::authority::{Authority, parse_authority};
 use super::field;
@@ -20,44 +62,78 @@ pub(super) struct Parts {
     pub(super) origin: usize,
     /// End of the path; equal to `origin` where an absolute target has no path, which stands for `/`.
     pub(super) path_end: usize,
+    pub(super) form: Form,
+    /// Where the authority lies; empty for the origin form.
+    pub(super) authority: (usize, usize),
+    pub(super) dot_segments: bool,
 }
 
-/// An absolute target's authority and the port that its scheme implies.
-pub(super) type Absolute<'a> = (Authority<'a>, u16);
-
-pub(super) fn parse(target: &[u8]) -> Result<(Parts, Option<Absolute<'_>>), Refusal> {
-    let malformed = Refusal::MalformedRequest;
-    if target.first() == Some(&b'/') {
-        return Ok((parse_origin(target, 0)?, None));
+impl Parts {
+    /// Does `host`, as a `Host` field has it, name the same place as the authority of `target`, which this was read
+    /// from? Always, where the target has none.
+    ///
+    /// An absent port is the scheme's. CONNECT has no scheme: clients leave the port out where it is 443 or, if they
+    /// tunnel everything, 80 (Node's undici, Java), and write it where it is any other.
+    pub(super) fn agrees_with(self, target: &[u8], host: &Authority<'_>) -> bool {
+        let (start, end) = self.authority;
+        let Some(authority) = parse_authority(&target[start..end]) else { return self.form == Form::Origin };
+        match (self.form.default_port(), authority.port) {
+            (Some(port), _) | (None, Some(port @ (80 | 443))) => authority.same_as(host, port),
+            (None, _) => host.port.is_some() && authority.same_as(host, 0),
+        }
     }
-    // Anything else is `*`, an authority (of no use to an origin server), or no target at all.
-    let (scheme_bytes, port) = if starts_with(target, b"http://") {
-        (7, 80)
+}
+
+/// Reads a target. In the proxy's forms `connect` says whether the method is CONNECT.
+pub(super) fn parse(target: &[u8], forms: Forms, connect: bool) -> Result<Parts, Refusal> {
+    let malformed = Refusal::MalformedRequest;
+    if forms == Forms::Proxy && connect {
+        return parse_connect(target).ok_or(malformed);
+    }
+    if target.first() == Some(&b'/') {
+        return parse_origin(target, 0, forms);
+    }
+    // Anything else is `*`, an authority (of no use without CONNECT), or no target at all.
+    let (scheme_bytes, form) = if starts_with(target, b"http://") {
+        (7, Form::Http)
     } else if starts_with(target, b"https://") {
-        (8, 443)
+        (8, Form::Https)
     } else {
         return Err(malformed);
     };
     let rest = &target[scheme_bytes..];
     let authority_bytes = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
-    let authority = parse_authority(&rest[..authority_bytes]).ok_or(malformed)?;
-    let parts = parse_origin(target, scheme_bytes + authority_bytes)?;
-    Ok((parts, Some((authority, port))))
+    parse_authority(&rest[..authority_bytes]).ok_or(malformed)?;
+    let authority_end = scheme_bytes + authority_bytes;
+    let parts = parse_origin(target, authority_end, forms)?;
+    Ok(Parts { form, authority: (scheme_bytes, authority_end), ..parts })
+}
+
+/// `host:port`, and the port is written: CONNECT has no default (RFC 9110 §9.3.6).
+fn parse_connect(target: &[u8]) -> Option<Parts> {
+    parse_authority(target)?.port?;
+    let end = target.len();
+    Some(Parts { origin: end, path_end: end, form: Form::Authority, authority: (0, end), dot_segments: false })
 }
 
 fn starts_with(target: &[u8], scheme: &[u8]) -> bool {
     target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
 }
 
-fn parse_origin(target: &[u8], origin: usize) -> Result<Parts, Refusal> {
+fn parse_origin(target: &[u8], origin: usize, forms: Forms) -> Result<Parts, Refusal> {
     let bytes = &target[origin..];
     let path_bytes = memchr::memchr(b'?', bytes).unwrap_or(bytes.len());
     let (path, query) = bytes.split_at(path_bytes);
-    let sound = field::is_path(path)
-        && field::is_query(query)
-        && field::percent_is_sound(bytes)
-        && !(memchr::memchr2(b'.', b'%', path).is_some() && has_dot_segment(path));
-    if sound { Ok(Parts { origin, path_end: origin + path_bytes }) } else { Err(Refusal::MalformedRequest) }
+    let dot_segments = memchr::memchr2(b'.', b'%', path).is_some() && has_dot_segment(path);
+    let path_is_sound = match forms {
+        Forms::Origin => field::is_path(path) && !dot_segments,
+        Forms::Proxy => field::is_passed_path(path),
+    };
+    if path_is_sound && field::is_query(query) && field::percent_is_sound(bytes) {
+        Ok(Parts { origin, path_end: origin + path_bytes, dot_segments, ..Parts::default() })
+    } else {
+        Err(Refusal::MalformedRequest)
+    }
 }
 
 /// Is a segment of `path` `.` or `..`, however it is escaped?
@@ -99,6 +175,12 @@ fn unhex(digit: u8) -> u8 {
 mod tests {
     use super::*;
 
+    fn parse_for_origin(target: &str) -> Result<Parts, Refusal> {
+        let parts = parse(target.as_bytes(), Forms::Origin, false);
+        assert_eq!(parse(target.as_bytes(), Forms::Origin, true), parts, "an origin server has no CONNECT of its own");
+        parts
+    }
+
     #[test]
     fn origin_form() {
         for (target, path) in [
@@ -115,19 +197,17 @@ mod tests {
             ("/.well-known", "/.well-known"),
             ("/..a/b..", "/..a/b.."),
         ] {
-            let (parts, absolute) = parse(target.as_bytes()).unwrap_or_else(|_| panic!("{target}"));
-            assert_eq!((&target[parts.origin..parts.path_end], absolute), (path, None));
+            let parts = parse_for_origin(target).unwrap_or_else(|_| panic!("{target}"));
+            assert_eq!((&target[parts.origin..parts.path_end], parts.form), (path, Form::Origin));
         }
     }
 
     #[test]
     fn absolute_form() {
-        let (parts, absolute) = parse(b"HTTP://A.test:81/p?q").unwrap();
-        assert_eq!((parts.origin, parts.path_end), (16, 18));
-        let (authority, port) = absolute.unwrap();
-        assert_eq!((authority.host, authority.port, port), ("A.test", Some(81), 80));
-        let (parts, absolute) = parse(b"https://a.test?q").unwrap();
-        assert_eq!((parts.origin, parts.path_end, absolute.unwrap().1), (14, 14, 443));
+        let parts = parse_for_origin("HTTP://A.test:81/p?q").unwrap();
+        assert_eq!((parts.origin, parts.path_end, parts.form, parts.authority), (16, 18, Form::Http, (7, 16)));
+        let parts = parse_for_origin("https://a.test?q").unwrap();
+        assert_eq!((parts.origin, parts.path_end, parts.form, parts.authority), (14, 14, Form::Https, (8, 14)));
     }
 
     #[test]
@@ -180,8 +260,105 @@ mod tests {
             "/a%5C%2E%2e/x",
             "http://a/..",
         ] {
-            assert_eq!(parse(target.as_bytes()), Err(Refusal::MalformedRequest), "{target:?}");
+            assert_eq!(parse_for_origin(target), Err(Refusal::MalformedRequest), "{target:?}");
         }
-        assert!(parse(b"/a\xff").is_err());
+        assert!(parse(b"/a\xff", Forms::Origin, false).is_err());
+    }
+    #[test]
+    fn a_proxy_passes_on_what_is_not_its_own() {
+        for (target, dots) in [
+            ("http://a.test/a/../b", true),
+            ("http://a.test/%2e%2E/b?q", true),
+            ("/c/conn/..", true),
+            ("/c/conn/a.b", false),
+            ("http://a.test/x[1]|y^z", false),
+            ("https://a.test", false),
+        ] {
+            let parts = parse(target.as_bytes(), Forms::Proxy, false).unwrap_or_else(|_| panic!("{target}"));
+            assert_eq!(parts.dot_segments, dots, "{target}");
+        }
+        for target in [
+            "",
+            "*",
+            "a.test:80",
+            "ftp://a.test/",
+            "http:///x",
+            "http://u@a.test/",
+            "http://u:p@a.test/",
+            "http://a.test/#f",
+            "http://127.0.0.1:1#@a.test/",
+            "http://a.test:99999/",
+            "http://127.0.0.%31/",
+            "http://a.test\\@b.test/",
+            "http://a.test/a\\b",
+            "http://a.test/a`b",
+            "http://a.test/%",
+            "http://a.test/a b",
+        ] {
+            assert_eq!(parse(target.as_bytes(), Forms::Proxy, false), Err(Refusal::MalformedRequest), "{target}");
+        }
+    }
+
+    #[test]
+    fn connect_names_a_host_and_a_port() {
+        for target in ["a.test:443", "A.test.:8443", "[::1]:1", "192.0.2.1:80"] {
+            let parts = parse(target.as_bytes(), Forms::Proxy, true).unwrap_or_else(|_| panic!("{target}"));
+            assert_eq!((parts.form, parts.authority), (Form::Authority, (0, target.len())));
+        }
+        for target in [
+            "",
+            "*",
+            "/",
+            "a.test",
+            "a.test:",
+            "a.test:44x",
+            "a.test:+443",
+            ":443",
+            "a.test:443/",
+            "a.test:443/x",
+            "a.test:443?",
+            "u@a.test:443",
+            "u:p@a.test:443",
+            "http://a.test:443/",
+            "http://a.test:443",
+            "::1:443",
+            "[::1]",
+            "[fe80::1%25a]:443",
+        ] {
+            assert_eq!(parse(target.as_bytes(), Forms::Proxy, true), Err(Refusal::MalformedRequest), "{target}");
+        }
+    }
+
+    #[test]
+    fn host_agrees_where_it_names_the_same_place() {
+        let agrees = |target: &str, host: &str, connect: bool| {
+            let parts = parse(target.as_bytes(), Forms::Proxy, connect).unwrap_or_else(|_| panic!("{target}"));
+            parts.agrees_with(target.as_bytes(), &parse_authority(host.as_bytes()).unwrap())
+        };
+        for (target, host, same) in [
+            ("a.test:443", "a.test:443", true),
+            ("a.test:443", "A.TEST.", true),
+            ("a.test:80", "a.test", true),
+            ("a.test:8443", "a.test:8443", true),
+            ("a.test:8443", "a.test", false),
+            ("a.test:443", "a.test:80", false),
+            ("a.test:80", "a.test:443", false),
+            ("a.test:443", "b.test:443", false),
+            ("[::1]:443", "[0:0::1]", true),
+            ("a.test:0", "a.test", false),
+        ] {
+            assert_eq!(agrees(target, host, true), same, "{target} {host}");
+        }
+        for (target, host, same) in [
+            ("http://a.test/", "a.test:80", true),
+            ("http://a.test:80/", "a.test", true),
+            ("http://a.test/", "a.test:443", false),
+            ("https://a.test/", "a.test:443", true),
+            ("https://a.test/", "a.test:80", false),
+            ("http://a.test:8080/", "a.test", false),
+            ("/c/x", "b.test", true),
+        ] {
+            assert_eq!(agrees(target, host, false), same, "{target} {host}");
+        }
     }
 }

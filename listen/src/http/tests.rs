@@ -7,13 +7,21 @@ use domain::Refusal::{
 };
 use proptest::prelude::*;
 
-use super::{ChunkScan, Head, HeadLimits, HeadParser, HeadParts, Progress, TrailerLimits, Version};
+use super::{ChunkScan, Form, Forms, Head, HeadLimits, HeadParser, HeadParts, Progress, TrailerLimits, Version};
 
 const LIMITS: HeadLimits = HeadLimits { target_bytes: 100, header_bytes: 600, header_count: 10 };
 
 /// Bytes come in pieces that end at `cuts`, and the rest at once.
 fn parse_in(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Result<Option<(usize, HeadParts)>, Refusal> {
-    let mut parser = HeadParser::default();
+    parse_forms_in(Forms::Origin, bytes, cuts)
+}
+
+fn parse_forms_in(
+    forms: Forms,
+    bytes: &[u8],
+    cuts: impl Iterator<Item = usize>,
+) -> Result<Option<(usize, HeadParts)>, Refusal> {
+    let mut parser = HeadParser::new(forms);
     for end in cuts.filter(|&cut| cut < bytes.len()).chain([bytes.len()]) {
         if let Progress::Complete { skipped, head } = parser.advance(&bytes[..end], &LIMITS)? {
             return Ok(Some((skipped + head, parser.take_parts())));
@@ -78,6 +86,91 @@ fn absolute_form_is_kept_and_understood() {
         ("http://[::1]/", "[::2]"),
     ] {
         assert_eq!(refusal(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()), MalformedRequest);
+    }
+}
+
+fn proxy_head(text: &str) -> Result<Head, Refusal> {
+    let found = parse_forms_in(Forms::Proxy, text.as_bytes(), std::iter::empty())?;
+    let (length, parts) = found.unwrap_or_else(|| panic!("not whole: {text:?}"));
+    Ok(Head::new(text.as_bytes()[..length].to_vec().into(), parts))
+}
+
+#[test]
+fn a_proxy_is_told_where_to() {
+    let one = proxy_head("GET HTTP://A.test:8080/a/../b?q HTTP/1.1\r\nHost: a.TEST:8080\r\n\r\n").unwrap();
+    assert_eq!((one.form(), one.scheme(), one.authority()), (Form::Http, Some("http"), Some("A.test:8080")));
+    assert_eq!((one.path(), one.query(), one.has_dot_segments()), ("/a/../b", Some("q"), true));
+    assert_eq!((one.origin(), one.host(), one.port()), ("/a/../b?q".into(), "a.test", Some(8080)));
+    let two = proxy_head("CONNECT A.test:443 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0\r\n\r\n").unwrap();
+    assert_eq!((two.form(), two.scheme(), two.authority()), (Form::Authority, None, Some("A.test:443")));
+    assert_eq!((two.path(), two.query(), two.origin(), two.host()), ("/", None, "/".into(), "a.test"));
+    let three = proxy_head("POST /c/conn/v1/x HTTP/1.1\r\nHost: tidegate:3128\r\n\r\n").unwrap();
+    assert_eq!((three.form(), three.authority(), three.path()), (Form::Origin, None, "/c/conn/v1/x"));
+    let four =
+        proxy_head("GET http://a.test HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n");
+    assert_eq!(four.unwrap().get_one("upgrade"), Some(&b"websocket"[..]));
+}
+
+#[test]
+fn a_proxys_host_names_the_same_place_or_is_known_to_differ() {
+    for (line, host, differs) in [
+        ("GET http://a.test/", "a.test", false),
+        ("GET http://a.test/", "b.test", true),
+        ("GET http://a.test/", "a.test:81", true),
+        ("CONNECT a.test:443", "a.test:443", false),
+        ("CONNECT a.test:443", "a.test:444", true),
+        ("CONNECT a.test:8443", "a.test", true),
+        ("GET /c/x", "whatever", false),
+    ] {
+        let text = format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let (_, parts) = parse_forms_in(Forms::Proxy, text.as_bytes(), std::iter::empty()).unwrap().unwrap();
+        assert_eq!(parts.host_differs(), differs, "{text}");
+    }
+}
+
+#[test]
+fn a_proxys_client_of_http_1_0_may_leave_host_out_where_the_target_has_it() {
+    let python = proxy_head("CONNECT a.test:443 HTTP/1.0\r\n\r\n").unwrap();
+    assert_eq!((python.host(), python.port(), python.version()), ("a.test", Some(443), Version::Http10));
+    assert_eq!(proxy_head("GET http://a.test/ HTTP/1.0\r\n\r\n").unwrap().host(), "a.test");
+    for text in [
+        "GET /c/x HTTP/1.0\r\n\r\n",
+        "GET http://a.test/ HTTP/1.1\r\n\r\n",
+        "CONNECT a.test:443 HTTP/1.1\r\n\r\n",
+        "CONNECT a.test:443 HTTP/1.0\r\nHost: a.test\r\nHost: a.test\r\n\r\n",
+        "CONNECT a.test:443 HTTP/1.0\r\nHost:\r\n\r\n",
+    ] {
+        assert_eq!(proxy_head(text).err(), Some(MalformedRequest), "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_no_request_to_a_proxy() {
+    for line in [
+        "GET a.test:80",
+        "connect a.test:443",
+        "CONNECT /",
+        "CONNECT a.test",
+        "CONNECT http://a.test:443/",
+        "OPTIONS *",
+        "GET http://u@a.test/",
+        "GET http:///x",
+        "GET ftp://a.test/",
+        "GET http://a.test/#x",
+    ] {
+        let text = format!("{line} HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        assert_eq!(proxy_head(&text).err(), Some(MalformedRequest), "{line}");
+    }
+    for (fields, refusal) in [
+        ("Content-Length: 5", MalformedRequest),
+        ("Content-Length: 99999999999999999999", MalformedRequest),
+        ("Transfer-Encoding: chunked", MalformedRequest),
+        ("Transfer-Encoding: gzip", MalformedRequest),
+        ("Content-Length: 0\r\nContent-Length: 0", MalformedRequest),
+        ("Connection: host", MalformedRequest),
+    ] {
+        let text = format!("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n{fields}\r\n\r\n");
+        assert_eq!(proxy_head(&text).err(), Some(refusal), "{fields}");
     }
 }
 
@@ -407,6 +500,8 @@ fn mutated_head() -> impl Strategy<Value = Vec<u8>> {
         "POST /hooks/wh_1?a=b HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\nX-Sig: sha256=00\r\n\r\nhello",
         "\r\nGET http://a.test/x HTTP/1.1\r\nHost: a.test:80\r\nConnection: close\r\nExpect: 100-continue\r\n\r\n",
         "PUT /%41/b HTTP/1.0\r\nHost: [::1]:8\r\nTransfer-Encoding: chunked\r\nA: 1\r\nB: 2\r\n\r\n",
+        "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n\x16\x03\x01",
+        "CONNECT [::1]:80 HTTP/1.0\r\nX: y\r\n\r\n",
     ]);
     let place = any::<prop::sample::Index>();
     let byte = prop_oneof![prop::sample::select(b"\r\n \t:/%.,;0\0\x7f\xff".to_vec()), any::<u8>()];
@@ -459,6 +554,21 @@ proptest! {
         let at_once = parse(&bytes);
         prop_assert_eq!(&parse_in(&bytes, 1..bytes.len()), &at_once);
         prop_assert_eq!(&parse_in(&bytes, cuts.into_iter()), &at_once);
+    }
+
+    #[test]
+    fn how_a_proxys_head_is_cut_changes_no_verdict(bytes in mutated_head(), cut in 0..900_usize) {
+        let at_once = parse_forms_in(Forms::Proxy, &bytes, std::iter::empty());
+        prop_assert_eq!(&parse_forms_in(Forms::Proxy, &bytes, 1..bytes.len()), &at_once);
+        prop_assert_eq!(&parse_forms_in(Forms::Proxy, &bytes, std::iter::once(cut)), &at_once);
+    }
+
+    #[test]
+    fn what_an_origin_server_takes_a_proxy_takes_too(bytes in mutated_head()) {
+        if let Ok(Some((length, parts))) = parse(&bytes) {
+            let proxys = parse_forms_in(Forms::Proxy, &bytes, std::iter::empty()).unwrap().unwrap();
+            prop_assert_eq!(proxys, (length, parts));
+        }
     }
 
     #[test]

@@ -14,7 +14,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use config::Listener;
 use domain::Refusal;
-use tidegate_listen::{Answer, Bound, Drained, Exchange, Handler, Observer, Phase, Server, ServerHandle, Service};
+use tidegate_listen::{
+    Answer, Behaviour, Bound, Drained, Exchange, Handler, Observer, Phase, Reply, Server, ServerHandle, Service,
+};
 
 pub(crate) const BODY_MAX: u64 = 1 << 20;
 
@@ -48,7 +50,17 @@ pub(crate) fn status(refusal: Refusal) -> u16 {
 
 #[async_trait]
 impl Handler for Hook {
-    async fn handle(&self, exchange: &mut Exchange) -> Answer {
+    async fn handle(&self, exchange: &mut Exchange) -> Reply {
+        self.answer(exchange).await.into()
+    }
+
+    fn refused(&self, _: SocketAddr, refusal: Refusal) -> Answer {
+        Answer::new(status(refusal)).with_body("text/plain", refusal.code())
+    }
+}
+
+impl Hook {
+    async fn answer(&self, exchange: &mut Exchange) -> Answer {
         let target = String::from_utf8_lossy(exchange.head().target()).into_owned();
         self.targets.lock().unwrap().push(target);
         let (method, path) = (exchange.head().method().to_owned(), exchange.head().path().to_owned());
@@ -74,10 +86,6 @@ impl Handler for Hook {
             }
             Err(refusal) => self.refused(exchange.peer(), refusal),
         }
-    }
-
-    fn refused(&self, _: SocketAddr, refusal: Refusal) -> Answer {
-        Answer::new(status(refusal)).with_body("text/plain", refusal.code())
     }
 }
 
@@ -134,13 +142,22 @@ impl Running {
     }
 
     pub(crate) fn start_with(settings: Listener, hook: Hook) -> Self {
-        let (hook, counts) = (Arc::new(hook), Arc::new(Counts::default()));
+        let hook = Arc::new(hook);
+        let handler = Arc::clone(&hook) as _;
+        let mut running = Self::start_handler(settings, Behaviour::default(), handler);
+        running.hook = hook;
+        running
+    }
+
+    /// A service of some behaviour, and a handler that is not the hook.
+    pub(crate) fn start_handler(settings: Listener, behaviour: Behaviour, handler: Arc<dyn Handler>) -> Self {
+        let (hook, counts) = (Arc::default(), Arc::new(Counts::default()));
         let any = [SocketAddr::from(([127, 0, 0, 1], 0))];
         let bound = Bound::new(&any).unwrap().listen().unwrap();
-        let service = Service::new("test", settings, bound, Arc::clone(&hook) as _, Arc::clone(&counts) as _);
+        let service = Service::new("test", settings, bound, handler, Arc::clone(&counts) as _);
         let address = service.addresses()[0];
         let mut server = Server::new();
-        server.add(service.with_threads(2));
+        server.add(service.with_threads(2).with_behaviour(behaviour));
         let handle = server.handle();
         let thread = std::thread::spawn(move || server.run());
         Self { address, hook, counts, handle, thread: Some(thread) }
