@@ -1,7 +1,52 @@
 //! Who asks.
+//!
+//! Three kinds of proof, one kind of caller:
+//!
+//! - a **call grant** (`grant.rs`): a signed JWT for minutes, which the platform's issuer makes for a run
+//! - a **static token** (`token.rs`): random text whose hash is in the tenant's file
+//! - a **client certificate** (`certificate.rs`)
+//!
+//! `presented.rs` says where in a request the proof is, [`Callers`] decides whether it holds, `revocation.rs` takes
+//! back. What holds:
+//!
+//! - a proof is asked for and checked on every request, and tunnels end with it;
+//! - nobody gets to be of a tenant but by who may speak for that tenant, and whoever is refused learns no reason;
+//! - proofs are not taken where others could read them;
+//! - no proof is printed, logged or passed on;
+//! - every table is bounded, and only who is known can fill those that remember.
 
 use domain::{ConnectionId, TenantId};
 use outbound::HostPattern;
+
+mod cache;
+mod callers;
+mod calls;
+mod certificate;
+mod claims;
+mod grant;
+mod issuers;
+mod json;
+mod key;
+mod mint;
+pub mod presented;
+mod revocation;
+#[cfg(test)]
+mod testing;
+mod token;
+mod unproved;
+
+pub use callers::{Arrival, CallerSettings, Callers, Identified, LeftOut, PlaintextGrants, Tls};
+pub use certificate::{CertificateEntry, CertificateMatch, PeerCertificate};
+pub use grant::{GRANT_BYTES_MAX, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX};
+pub use issuers::{ISSUER_KEYS_MAX, IssuerEntry, IssuerTenants};
+pub use key::{KeyFault, PublicKey, SigningKey};
+pub use mint::{Minted, NewGrant};
+pub use presented::{Presented, Slot};
+pub use revocation::file::{FILE_NAME as REVOCATIONS_FILE, RevocationFault, revoke};
+pub use revocation::node::{LOOK_EVERY, Revocations};
+pub use revocation::{REVOKED_MS_MIN, Revocation, Revoked, Until};
+pub use token::{TOKEN_PREFIX, TokenEntry, TokenHash, new_token};
+pub use unproved::{GrantFault, Unproved};
 
 /// A caller whose proof has been checked. One tenant, always, and nobody can name another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +67,36 @@ pub struct Caller {
     pub automation: Option<Box<str>>,
     /// See `run`.
     pub class: Option<Box<str>>,
-    /// When the proof ends, in Unix milliseconds: tunnels end with it. None for static tokens and certificates.
+    /// When the proof ends, in Unix milliseconds: tunnels end with it. None for certificates, and for static tokens that
+    /// have no end.
     pub until_unix_ms: Option<u64>,
+}
+
+impl Caller {
+    fn of_token(entry: &TokenEntry) -> Self {
+        let identity = Identity::Token { name: entry.name.clone() };
+        Self { until_unix_ms: entry.not_after_unix_ms, ..Self::plain(&entry.tenant, entry.role.as_deref(), identity) }
+    }
+
+    fn of_certificate(entry: &CertificateEntry) -> Self {
+        let identity = Identity::Certificate { name: entry.name.clone() };
+        Self::plain(&entry.tenant, entry.role.as_deref(), identity)
+    }
+
+    /// Whoever is bound by his role only.
+    fn plain(tenant: &TenantId, role: Option<&str>, identity: Identity) -> Self {
+        Self {
+            tenant: tenant.clone(),
+            role: role.map(Into::into),
+            identity,
+            connections: None,
+            destinations: None,
+            run: None,
+            automation: None,
+            class: None,
+            until_unix_ms: None,
+        }
+    }
 }
 
 /// How a caller proved itself. Printed in records; holds no secret.

@@ -9,7 +9,7 @@
 //! `serve.rs` is that line as code. Every arrow can say no, and each no is one of [`Refusal`]; a refusal dials nothing.
 
 mod asked;
-mod caller;
+pub mod caller;
 mod calls;
 mod correlation;
 pub mod policy;
@@ -18,7 +18,7 @@ mod refusal;
 pub mod switches;
 
 pub use asked::{Asked, Way};
-pub use caller::{Caller, Identity};
+pub use caller::{Caller, Callers, Identified, Identity};
 pub use calls::{Call, Calls, CallsFull, CallsMax};
 pub use correlation::{CorrelationId, NoCorrelationId};
 pub use policy::Policy;
