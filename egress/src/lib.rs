@@ -16,6 +16,7 @@ pub mod policy;
 mod record;
 mod refusal;
 pub mod switches;
+pub mod tunnel;
 
 pub use asked::{Asked, Way};
 pub use caller::{Caller, Callers, Identified, Identity};
