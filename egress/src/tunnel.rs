@@ -38,7 +38,7 @@ pub use bounds::Bounds;
 pub use client_hello::{Hello, HelloFault, HelloReader, Progress};
 pub use end::End;
 pub use live::{Live, Open, Tunnels};
-pub use rule::{Content, Enforcement, Mismatch, Sni};
+pub use rule::{Content, Enforcement, Mismatch};
 
 /// One side of a tunnel.
 pub trait Side: AsyncRead + AsyncWrite + Send + Unpin {
@@ -123,7 +123,7 @@ impl Tunnel {
             Err(other) => return Err(other),
             Ok(None) => return Ok(first),
             Ok(Some(hello)) => {
-                let judged = sni.judge(&self.host, &hello);
+                let judged = rule::judge(&self.host, sni, &hello);
                 ended.hello = Some(hello);
                 judged
             }

@@ -4,24 +4,15 @@ use outbound::{Host, HostName};
 use thiserror::Error;
 
 use super::client_hello::{Hello, HelloFault};
+use crate::policy::SniRule;
 
 /// What may pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// TLS for the destination that was asked for.
-    Tls(Sni),
+    Tls(SniRule),
     /// Whatever it is. Nothing is looked at and nobody has to speak first.
     Anything,
-}
-
-/// What a `ClientHello` must say where the destination is a name. Where it is an address, it names none in either case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sni {
-    /// The destination's name.
-    #[default]
-    Require,
-    /// The destination's name, or none.
-    AllowAbsent,
 }
 
 /// What becomes of a tunnel that carries something else.
@@ -65,16 +56,14 @@ impl Mismatch {
     }
 }
 
-impl Sni {
-    /// Whether this hello may go there.
-    pub fn judge(self, host: &Host, hello: &Hello) -> Result<(), Mismatch> {
-        match (host, &hello.server_name) {
-            (Host::Name(name), Some(shown)) if name == shown => Ok(()),
-            // An address has no name that it could be compared with (RFC 6066, 3: "Literal … addresses are not
-            // permitted"), so a name beside it is a way to another site on the same machine.
-            (Host::Name(_) | Host::Address(_), Some(shown)) => Err(Mismatch::OtherName(shown.clone())),
-            (Host::Name(_), None) if self == Self::Require => Err(Mismatch::NameMissing),
-            (Host::Name(_) | Host::Address(_), None) => Ok(()),
-        }
+/// Whether a tunnel to this host may begin so.
+pub(super) fn judge(host: &Host, rule: SniRule, hello: &Hello) -> Result<(), Mismatch> {
+    match (host, &hello.server_name) {
+        (Host::Name(name), Some(shown)) if name == shown => Ok(()),
+        // An address has no name that it could be compared with (RFC 6066, 3: "Literal … addresses are not permitted"),
+        // so a name beside it is a way to another site on the same machine.
+        (Host::Name(_) | Host::Address(_), Some(shown)) => Err(Mismatch::OtherName(shown.clone())),
+        (Host::Name(_), None) if rule == SniRule::Require => Err(Mismatch::NameMissing),
+        (Host::Name(_) | Host::Address(_), None) => Ok(()),
     }
 }

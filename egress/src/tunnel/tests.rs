@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{advance, timeout};
 
 use super::*;
+use crate::policy::SniRule;
 use crate::refusal::Refusal;
 
 /// OpenSSL's hello for `api.example.com`.
@@ -38,7 +39,7 @@ fn bounds() -> Bounds {
 fn tunnel() -> Tunnel {
     Tunnel {
         host: host("api.example.com"),
-        content: Content::Tls(Sni::Require),
+        content: Content::Tls(SniRule::Require),
         enforcement: Enforcement::Refuse,
         bounds: bounds(),
     }
@@ -152,14 +153,14 @@ async fn refused(tunnel: Tunnel, says: &[u8]) -> (Vec<u8>, Vec<u8>, Ended) {
 async fn what_is_not_for_the_destination_ends_the_tunnel() {
     let other = HostName::parse("api.example.com").unwrap();
     let malformed = [22, 3, 1, 0, 4, 2];
-    let cases: [(&str, Sni, Vec<u8>, Mismatch); 7] = [
-        ("www.example.com", Sni::Require, hello(), Mismatch::OtherName(other.clone())),
-        ("example.com", Sni::AllowAbsent, hello(), Mismatch::OtherName(other.clone())),
-        ("192.0.2.1", Sni::AllowAbsent, hello(), Mismatch::OtherName(other)),
-        ("api.example.com", Sni::Require, hello_without_name(), Mismatch::NameMissing),
-        ("api.example.com", Sni::AllowAbsent, b"GET / HTTP/1.1\r\n\r\n".to_vec(), Mismatch::NotTls),
-        ("192.0.2.1", Sni::Require, b"SSH-2.0".to_vec(), Mismatch::NotTls),
-        ("api.example.com", Sni::AllowAbsent, malformed.to_vec(), Mismatch::Hello(HelloFault::OtherMessage)),
+    let cases: [(&str, SniRule, Vec<u8>, Mismatch); 7] = [
+        ("www.example.com", SniRule::Require, hello(), Mismatch::OtherName(other.clone())),
+        ("example.com", SniRule::AllowAbsent, hello(), Mismatch::OtherName(other.clone())),
+        ("192.0.2.1", SniRule::AllowAbsent, hello(), Mismatch::OtherName(other)),
+        ("api.example.com", SniRule::Require, hello_without_name(), Mismatch::NameMissing),
+        ("api.example.com", SniRule::AllowAbsent, b"GET / HTTP/1.1\r\n\r\n".to_vec(), Mismatch::NotTls),
+        ("192.0.2.1", SniRule::Require, b"SSH-2.0".to_vec(), Mismatch::NotTls),
+        ("api.example.com", SniRule::AllowAbsent, malformed.to_vec(), Mismatch::Hello(HelloFault::OtherMessage)),
     ];
     for (asked, sni, says, expected) in cases {
         let tunnel = Tunnel { host: host(asked), content: Content::Tls(sni), ..tunnel() };
@@ -175,9 +176,11 @@ async fn what_is_not_for_the_destination_ends_the_tunnel() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hello_without_a_name_where_that_may_be() {
-    for (asked, sni) in
-        [("api.example.com", Sni::AllowAbsent), ("192.0.2.1", Sni::Require), ("2001:db8::1", Sni::AllowAbsent)]
-    {
+    for (asked, sni) in [
+        ("api.example.com", SniRule::AllowAbsent),
+        ("192.0.2.1", SniRule::Require),
+        ("2001:db8::1", SniRule::AllowAbsent),
+    ] {
         let mut running = run(Tunnel { host: host(asked), content: Content::Tls(sni), ..tunnel() });
         running.client.write_all(&hello_without_name()).await.unwrap();
         expect(&mut running.destination, &hello_without_name()).await;
@@ -411,7 +414,7 @@ async fn no_more_bytes_than_may_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_at_once_whatever_it_does() {
-    for content in [Content::Anything, Content::Tls(Sni::Require)] {
+    for content in [Content::Anything, Content::Tls(SniRule::Require)] {
         let running = run(Tunnel { content, ..tunnel() });
         settle().await;
         let began = Instant::now();
