@@ -20,6 +20,7 @@ pub mod metrics;
 mod no;
 pub mod policy;
 pub mod pool;
+pub mod ports;
 mod record;
 mod refusal;
 mod serve;
