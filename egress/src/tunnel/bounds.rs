@@ -31,7 +31,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             hello_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_mins(5),
+            idle_timeout: Duration::from_mins(10),
             lifetime: Duration::from_hours(24),
             until: None,
             sent_bytes_max: None,
