@@ -15,7 +15,7 @@ use pingora_core::protocols::{Stream, http::date};
 use tokio::time::Instant;
 
 use crate::drain::{Connections, Open};
-use crate::exchange::Back;
+use crate::exchange::After;
 use crate::gate::Gate;
 use crate::http::{Form, HeadLimits, HeadParser, HeadParts, Progress, TrailerLimits};
 use crate::observer::{Observer, Phase};
@@ -77,7 +77,15 @@ pub(crate) enum Next {
     },
     /// Nothing is asked, so nothing is answered.
     Close,
-    Refuse(Refusal),
+    Refuse(Fault),
+}
+
+/// Why what came is no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Refused(Refusal),
+    /// `Host` and target name two places.
+    HostDiffers,
 }
 
 /// Serves a connection until it ends.
@@ -92,64 +100,55 @@ pub(crate) async fn serve(stream: Stream, mut socket: Socket, open: &Open) {
         let place = match next(&mut gate, &mut socket, &mut parser, &mut drain).await {
             Next::Head { skipped, length } => (skipped, length),
             Next::Close => return,
-            Next::Refuse(refusal) => {
-                socket.site.observer.refused(refusal);
-                let answer = socket.site.handler.refused(socket.peer, refusal);
-                return refuse(gate, socket, &answer).await;
-            }
+            Next::Refuse(fault) => return refuse(gate, socket, fault).await,
         };
-        let found = parser.take_parts();
-        if found.host_differs() {
-            socket.site.observer.refused(Refusal::MalformedRequest);
-            let answer = socket.site.handler.host_differs(socket.peer);
-            return refuse(gate, socket, &answer).await;
-        }
         let busy = open.busy();
-        let mut exchange = Exchange::begin(gate, socket, place, found);
+        let mut exchange = Exchange::begin(gate, socket, place, parser.take_parts());
         let site = exchange.site();
         let reply = handle(&site, &mut exchange).await;
-        let reply = checked(&site, &mut exchange, reply);
         site.observer.answered(reply.status());
         left -= 1;
         let last = left == 0 || drain.has_begun();
-        // What is not in every request's path is boxed: a connection keeps room for all that it may do.
-        let back = match reply {
+        // An idle connection keeps room for all that may become of a request: what few need is boxed.
+        let after = match reply {
             Reply::Answer(answer) => exchange.answer(answer, last).await,
-            Reply::Stream(streamed) => Box::pin(respond::stream(exchange, *streamed, last)).await,
+            Reply::Stream(streamed) => boxed(respond::stream(&mut exchange, streamed, last)).await,
             Reply::Takeover(takeover) => {
-                let running = Box::pin(takeover::hand_over(exchange, *takeover)).await;
+                let running = boxed(takeover::hand_over(exchange, takeover)).await;
                 drop(busy);
-                if let Some(running) = running {
-                    running.await;
-                }
-                return;
+                return running.await;
             }
         };
-        let Some(Back { gate: back, socket: kept, parts: lent, again }) = back else { return };
         drop(busy);
-        if !again {
-            return linger(back, kept).await;
+        (gate, socket, parts) = exchange.give_back();
+        match after {
+            After::Again => {}
+            After::Close => return linger(gate, socket).await,
+            After::Lost => return,
         }
-        (gate, socket, parts) = (back, kept, lent);
     }
 }
 
-/// A reply that the client could take for something else is a fault of the handler, and told as one: anything but 200 to
-/// 599, 2xx to CONNECT without a tunnel behind it, and a connection taken that nobody offered.
-fn checked(site: &Site, exchange: &mut Exchange, reply: Reply) -> Reply {
+fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> {
+    Box::pin(future)
+}
+
+/// The handler's fault, as its client is told of it.
+fn fault(site: &Site, peer: SocketAddr) -> Reply {
+    Answer { close: true, ..site.handler.refused(peer, Refusal::Internal) }.into()
+}
+
+/// A reply that the client could take for something else does not suit: anything but 200 to 599, 2xx to CONNECT without
+/// a tunnel behind it, and a connection taken that nobody offered. (A plain answer looks after its status itself.)
+fn is_suitable(reply: &Reply, exchange: &mut Exchange) -> bool {
     let connect = exchange.head().form() == Form::Authority;
-    let sound = match &reply {
+    match reply {
         Reply::Takeover(takeover) => takeover.suits(exchange),
         Reply::Answer(_) if !connect => true,
         Reply::Answer(_) | Reply::Stream(_) => {
             (200..600).contains(&reply.status()) && !(connect && reply.status() < 300)
         }
-    };
-    if sound {
-        return reply;
     }
-    tracing::error!(peer = %exchange.peer(), status = reply.status(), "a reply does not suit its request");
-    Reply::Answer(Answer { close: true, ..site.handler.refused(exchange.peer(), Refusal::Internal) })
 }
 
 /// Calls the handler. A panic in it costs one request and not the connection's task, which has answers to write.
@@ -163,11 +162,16 @@ async fn handle(site: &Site, exchange: &mut Exchange) -> Reply {
     })
     .await;
     drop(handling);
-    outcome.unwrap_or_else(|| {
+    let Some(reply) = outcome else {
         site.observer.panicked();
         tracing::error!(%peer, "a handler panicked");
-        Answer { close: true, ..site.handler.refused(peer, Refusal::Internal) }.into()
-    })
+        return fault(site, peer);
+    };
+    if !is_suitable(&reply, exchange) {
+        tracing::error!(%peer, status = reply.status(), "a reply does not suit its request");
+        return fault(site, peer);
+    }
+    reply
 }
 
 /// Waits for the next head: idle deadline before its first byte, header deadline from then on.
@@ -177,9 +181,10 @@ pub(crate) async fn next(gate: &mut Gate, socket: &mut Socket, parser: &mut Head
     loop {
         if !gate.inbox().is_empty() {
             match parser.advance(gate.inbox(), &site.limits) {
+                Ok(Progress::Complete { .. }) if parser.host_differs() => return Next::Refuse(Fault::HostDiffers),
                 Ok(Progress::Complete { skipped, head }) => return Next::Head { skipped, length: head },
                 Ok(Progress::More) => {}
-                Err(refusal) => return Next::Refuse(refusal),
+                Err(refusal) => return Next::Refuse(Fault::Refused(refusal)),
             }
         }
         // An empty line in front of a request is none yet.
@@ -191,12 +196,12 @@ pub(crate) async fn next(gate: &mut Gate, socket: &mut Socket, parser: &mut Head
             idle(gate, timer, drain, site.settings.idle_timeout).await
         };
         match filled {
-            Ok(Ok(0)) if begun => return Next::Refuse(Refusal::MalformedRequest),
+            Ok(Ok(0)) if begun => return Next::Refuse(Fault::Refused(Refusal::MalformedRequest)),
             Ok(Ok(0) | Err(_)) => return Next::Close,
             Ok(Ok(_)) => {}
             Err(Elapsed) if begun => {
                 site.observer.timed_out(Phase::Header);
-                return Next::Refuse(Refusal::HeaderTimeout);
+                return Next::Refuse(Fault::Refused(Refusal::HeaderTimeout));
             }
             Err(Elapsed) => {
                 if !drain.has_begun() {
@@ -232,10 +237,21 @@ async fn idle(
 }
 
 /// Answers what is no request, and closes.
-async fn refuse(mut gate: Box<Gate>, mut socket: Socket, answer: &Answer) {
+async fn refuse(mut gate: Box<Gate>, mut socket: Socket, fault: Fault) {
     let site = Arc::clone(&socket.site);
     let to_head = gate.inbox().starts_with(b"HEAD ");
+    let answer = match fault {
+        Fault::Refused(refusal) => {
+            site.observer.refused(refusal);
+            site.handler.refused(socket.peer, refusal)
+        }
+        Fault::HostDiffers => {
+            site.observer.refused(Refusal::MalformedRequest);
+            site.handler.host_differs(socket.peer)
+        }
+    };
     let bytes = answer.encode(to_head, true, &date::get_cached_date());
+    drop(answer);
     match socket.timer.within(site.settings.write_timeout, gate.write(&bytes)).await {
         Ok(Ok(())) => linger(gate, socket).await,
         Ok(Err(_)) => {}

@@ -23,13 +23,14 @@ use crate::request_body::{BodyError, Pipe, RequestBody};
 use crate::service::HalfClose;
 use crate::timer::Elapsed;
 
-/// What an exchange leaves behind when it is answered.
-pub(crate) struct Back {
-    pub(crate) gate: Box<Gate>,
-    pub(crate) socket: Socket,
-    pub(crate) parts: HeadParts,
-    /// May the connection serve another request?
-    pub(crate) again: bool,
+/// What may become of a connection when a request has been answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It serves another request.
+    Again,
+    Close,
+    /// There is none any more.
+    Lost,
 }
 
 /// A request that wants an answer.
@@ -260,25 +261,36 @@ impl Exchange {
         }
     }
 
-    /// Writes the answer. Gives the connection back, and whether it may serve another request; None where it is lost.
-    pub(crate) async fn answer(mut self, answer: Answer, last: bool) -> Option<Back> {
-        if self.feed.as_mut().is_some_and(|feed| !feed.stop_inviting()) {
-            return None;
-        }
+    /// Writes the answer, and says what may become of the connection.
+    pub(crate) fn answer(&mut self, answer: Answer, last: bool) -> impl Future<Output = After> + Send {
+        let possible = self.stop_inviting();
         let last = last || answer.close || !self.keeps_alive() || !self.consume_unread();
         let bytes = answer.encode(self.head.method() == "HEAD", last, &date::get_cached_date());
-        let limit = self.socket.site.settings.write_timeout;
-        match self.socket.timer.within(limit, self.gate.write(&bytes)).await {
-            Ok(Ok(())) => Some(self.give_back(!last)),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "an answer could not be written");
-                None
+        // An idle connection has room for this future: the answer is not kept in it.
+        drop(answer);
+        async move {
+            if !possible {
+                return After::Lost;
             }
-            Err(Elapsed) => {
-                self.socket.site.observer.timed_out(Phase::Write);
-                None
+            let limit = self.socket.site.settings.write_timeout;
+            match self.socket.timer.within(limit, self.gate.write(&bytes)).await {
+                Ok(Ok(())) if last => After::Close,
+                Ok(Ok(())) => After::Again,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "an answer could not be written");
+                    After::Lost
+                }
+                Err(Elapsed) => {
+                    self.socket.site.observer.timed_out(Phase::Write);
+                    After::Lost
+                }
             }
         }
+    }
+
+    /// An answer begins. False where that cannot be: half an invitation for the body stands before it.
+    pub(crate) fn stop_inviting(&mut self) -> bool {
+        self.feed.as_mut().is_none_or(|feed| feed.stop_inviting())
     }
 
     /// Is everything of this message out of the way? A body that nobody wanted is, if all of it has arrived.
@@ -301,8 +313,9 @@ impl Exchange {
         self.head.keeps_alive() && self.head.form() != Form::Authority
     }
 
-    pub(crate) fn give_back(self, again: bool) -> Back {
-        Back { gate: self.gate, socket: self.socket, parts: self.head.into_parts(), again }
+    /// What is left of it, for the next one.
+    pub(crate) fn give_back(self) -> (Box<Gate>, Socket, HeadParts) {
+        (self.gate, self.socket, self.head.into_parts())
     }
 
     pub(crate) fn site(&self) -> Arc<Site> {

@@ -14,7 +14,8 @@ use http_body::Frame;
 use pingora_core::protocols::http::date;
 use tokio::time::Instant;
 
-use crate::exchange::{Back, Exchange};
+use crate::Head;
+use crate::exchange::{After, Exchange};
 use crate::observer::Phase;
 use crate::outbox::Outbox;
 use crate::reply::{BoxBody, BoxError, End, Ended, Ending, Streamed};
@@ -23,18 +24,19 @@ use crate::wire::{self, Framing};
 /// What may wait to be written before the body is asked for more.
 const WAITING_BYTES: usize = 64 * 1024;
 
-/// Writes `streamed`. Gives back what is left; None where the connection is lost.
-pub(crate) async fn stream(mut exchange: Exchange, streamed: Streamed, last: bool) -> Option<Back> {
-    if exchange.feed.as_mut().is_some_and(|feed| !feed.stop_inviting()) {
-        return None;
+/// Writes `streamed`, and says what may become of the connection.
+pub(crate) async fn stream(exchange: &mut Exchange, streamed: Box<Streamed>, last: bool) -> After {
+    if !exchange.stop_inviting() {
+        return After::Lost;
     }
+    let streamed = *streamed;
     let head = &exchange.head;
     let to_head = head.method() == "HEAD";
     let size = streamed.body.size_hint();
     let framing = Framing::of(streamed.status, &streamed.headers, &size, to_head, head.version());
     let last = last || streamed.close || framing == Framing::Close || !exchange.keeps_alive();
     let mut sending = Sending {
-        trailers_wanted: head.get_all("te").any(|value| value.eq_ignore_ascii_case(b"trailers")),
+        trailers_wanted: takes_trailers(head),
         framing,
         body: streamed.body,
         trailers: None,
@@ -48,14 +50,19 @@ pub(crate) async fn stream(mut exchange: Exchange, streamed: Streamed, last: boo
     };
     sending.outbox.copy(&wire::head(streamed.status, &streamed.headers, framing, last, &date::get_cached_date()));
     drop(streamed.headers);
-    let how = poll_fn(|cx| sending.poll(&mut exchange, cx)).await;
+    let how = poll_fn(|cx| sending.poll(exchange, cx)).await;
     sending.tell(how);
     drop(sending);
     if how != Ending::Whole {
-        return None;
+        return After::Lost;
     }
-    let again = !last && exchange.consume_unread();
-    Some(exchange.give_back(again))
+    if !last && exchange.consume_unread() { After::Again } else { After::Close }
+}
+
+/// Does the client say that it knows what to do with trailers (RFC 9110 §6.5.1)?
+fn takes_trailers(head: &Head) -> bool {
+    let mut options = head.get_all("te").flat_map(|value| value.split(|&byte| byte == b','));
+    options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
 struct Sending {

@@ -161,24 +161,25 @@ impl Draining {
     }
 }
 
-/// Writes the head, and gives what is to run: nothing of the request is kept while that lasts. None where the client
+/// Writes the head, and gives what is to run: nothing of the request is kept while that lasts. Nothing where the client
 /// has gone.
-pub(crate) async fn hand_over(exchange: Exchange, takeover: Takeover) -> Option<Running> {
+pub(crate) async fn hand_over(exchange: Exchange, takeover: Box<Takeover>) -> Running {
+    let nobody = || Box::pin(std::future::ready(()));
     let Exchange { mut gate, mut socket, .. } = exchange;
     let head = wire::switch(takeover.status, &takeover.headers);
     match socket.timer.within(socket.site.settings.write_timeout, gate.write(&head)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             tracing::debug!(%error, "the head of a tunnel could not be written");
-            return None;
+            return nobody();
         }
         Err(Elapsed) => {
             socket.site.observer.timed_out(Phase::Write);
-            return None;
+            return nobody();
         }
     }
     let Socket { connections, peer, local, .. } = socket;
     let draining = Draining::new(connections.draining());
     let (stream, arrived) = gate.into_raw();
-    Some((takeover.run)(Raw { stream, arrived, peer, local, draining }))
+    (takeover.run)(Raw { stream, arrived, peer, local, draining })
 }

@@ -7,7 +7,7 @@ use config::Listener;
 use domain::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-use crate::connection::{Drain, Next, Site, Socket, next, serve};
+use crate::connection::{Drain, Fault, Next, Site, Socket, next, serve};
 use crate::drain::Connections;
 use crate::gate::Gate;
 use crate::http::HeadParser;
@@ -61,8 +61,8 @@ pub async fn exchange_of(
         Next::Head { skipped, length } => {
             Ok((Exchange::begin(gate, socket, (skipped, length), parser.take_parts()), client))
         }
-        Next::Close => Err(Refusal::MalformedRequest),
-        Next::Refuse(refusal) => Err(refusal),
+        Next::Close | Next::Refuse(Fault::HostDiffers) => Err(Refusal::MalformedRequest),
+        Next::Refuse(Fault::Refused(refusal)) => Err(refusal),
     }
 }
 

@@ -5,7 +5,6 @@
 
 mod body;
 pub(crate) mod client;
-pub(crate) mod egress;
 pub(crate) mod node;
 mod patient;
 pub(crate) mod read;

@@ -7,24 +7,24 @@ use std::cmp::Ordering;
 
 use super::side::{SideFault, Source};
 
-pub(crate) const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 const PAGE_DATA: usize = PAGE - 4;
 
 /// A table within a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Table {
-    pub(crate) offset: u64,
-    pub(crate) entries: u32,
-    pub(crate) entry_bytes: usize,
+pub(super) struct Table {
+    pub(super) offset: u64,
+    pub(super) entries: u32,
+    pub(super) entry_bytes: usize,
 }
 
 /// How many pages that many entries take.
-pub(crate) fn pages(entries: u32, entry_bytes: usize) -> u64 {
+pub(super) fn pages(entries: u32, entry_bytes: usize) -> u64 {
     u64::from(entries).div_ceil((PAGE_DATA / entry_bytes) as u64)
 }
 
 /// Writes entries as pages.
-pub(crate) fn write<'a>(file: &mut Vec<u8>, entry_bytes: usize, entries: impl Iterator<Item = &'a [u8]>) {
+pub(super) fn write<'a>(file: &mut Vec<u8>, entry_bytes: usize, entries: impl Iterator<Item = &'a [u8]>) {
     let per_page = PAGE_DATA / entry_bytes;
     let mut in_page = 0;
     let mut page_at = file.len();
@@ -51,7 +51,7 @@ fn close(file: &mut Vec<u8>, page_at: usize) {
 
 /// Walks over a table's entries with one page in memory.
 #[derive(Debug)]
-pub(crate) struct TableReader<'a> {
+pub(super) struct TableReader<'a> {
     source: &'a dyn Source,
     table: Table,
     page: Box<[u8; PAGE]>,
@@ -59,11 +59,11 @@ pub(crate) struct TableReader<'a> {
 }
 
 impl<'a> TableReader<'a> {
-    pub(crate) fn new(source: &'a dyn Source, table: Table) -> Self {
+    pub(super) fn new(source: &'a dyn Source, table: Table) -> Self {
         Self { source, table, page: Box::new([0; PAGE]), loaded: None }
     }
 
-    pub(crate) fn entry(&mut self, nth: u32) -> Result<&[u8], SideFault> {
+    pub(super) fn entry(&mut self, nth: u32) -> Result<&[u8], SideFault> {
         if nth >= self.table.entries {
             return Err(SideFault::Damaged("a table names an entry that it does not have"));
         }
@@ -83,7 +83,7 @@ impl<'a> TableReader<'a> {
     }
 
     /// The first entry of a sorted table that does not order before what is looked for.
-    pub(crate) fn lower_bound(&mut self, compare: impl Fn(&[u8]) -> Ordering) -> Result<u32, SideFault> {
+    pub(super) fn lower_bound(&mut self, compare: impl Fn(&[u8]) -> Ordering) -> Result<u32, SideFault> {
         let (mut low, mut high) = (0, self.table.entries);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -96,7 +96,7 @@ impl<'a> TableReader<'a> {
         Ok(low)
     }
 
-    pub(crate) fn entries(&self) -> u32 {
+    pub(super) fn entries(&self) -> u32 {
         self.table.entries
     }
 }

@@ -72,11 +72,6 @@ impl HeadParts {
         self.host.clear();
     }
 
-    /// Does `Host` name another place than the target? Only in a proxy's forms: elsewhere that is no head.
-    pub fn host_differs(&self) -> bool {
-        self.host_differs
-    }
-
     /// Does a body follow, and has the sender fixed its length?
     pub(crate) fn framing(&self) -> (Option<u64>, bool) {
         (self.content_length, self.chunked)

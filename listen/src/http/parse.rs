@@ -8,7 +8,7 @@
 //!   out where the target names the place (Python's do for CONNECT, up to 3.11).
 //! - `Host` says the same as the target, if that names a place. A proxy may ignore it (RFC 9112 §3.2.2), and then the
 //!   next hop would not: two readings of where a request goes are what attacks are made of. For a proxy a difference is
-//!   kept beside the head ([`HeadParts::host_differs`]), since it is refused for a reason of its own.
+//!   kept beside the head ([`HeadParser::host_differs`]), since it is refused for a reason of its own.
 //! - CONNECT has no body.
 //! - At most one `Content-Length`, digits only; or one `Transfer-Encoding: chunked`; never both.
 //! - `Connection` may not name a field that frames or routes the message.
@@ -73,7 +73,6 @@ pub struct HeadParser {
     line: usize,
     searched: usize,
     parts: HeadParts,
-    target: target::Parts,
     seen: Seen,
 }
 
@@ -110,6 +109,12 @@ impl HeadParser {
     /// Has nothing come that could be a request?
     pub fn is_blank(&self) -> bool {
         self.state == State::Start
+    }
+
+    /// Does `Host` of a complete head name another place than the target? Only in a proxy's forms: elsewhere that is no
+    /// head.
+    pub fn host_differs(&self) -> bool {
+        self.parts.host_differs
     }
 
     /// What a complete head was found to say.
@@ -216,7 +221,6 @@ impl HeadParser {
         self.parts.form = found.form;
         self.parts.authority = Span::new(target_start + found.authority.0, target_start + found.authority.1);
         self.parts.dot_segments = found.dot_segments;
-        self.target = found;
         Ok(())
     }
 
@@ -284,7 +288,7 @@ impl HeadParser {
             None => return Err(malformed),
         };
         let host = parse_authority(named.of(bytes)).ok_or(malformed)?;
-        parts.host_differs = !self.target.agrees_with(parts.target.of(bytes), &host);
+        parts.host_differs = !parts.form.agrees(parts.authority.of(bytes), &host);
         if parts.host_differs && !proxy {
             return Err(malformed);
         }

@@ -50,6 +50,19 @@ impl Form {
             Self::Origin | Self::Authority => None,
         }
     }
+
+    /// Does `host`, as a `Host` field has it, name the same place as `authority`, which stands in a target of this form?
+    /// Always, where that has none.
+    ///
+    /// An absent port is the scheme's. CONNECT has no scheme: clients leave the port out where it is 443 or, if they
+    /// tunnel everything, 80 (Node's undici, Java), and write it where it is any other.
+    pub(super) fn agrees(self, authority: &[u8], host: &Authority<'_>) -> bool {
+        let Some(authority) = parse_authority(authority) else { return self == Self::Origin };
+        match (self.default_port(), authority.port) {
+            (Some(port), _) | (None, Some(port @ (80 | 443))) => authority.same_as(host, port),
+            (None, _) => host.port.is_some() && authority.same_as(host, 0),
+        }
+    }
 }
 
 use super::authority::{Authority, parse_authority};
@@ -66,22 +79,6 @@ pub(super) struct Parts {
     /// Where the authority lies; empty for the origin form.
     pub(super) authority: (usize, usize),
     pub(super) dot_segments: bool,
-}
-
-impl Parts {
-    /// Does `host`, as a `Host` field has it, name the same place as the authority of `target`, which this was read
-    /// from? Always, where the target has none.
-    ///
-    /// An absent port is the scheme's. CONNECT has no scheme: clients leave the port out where it is 443 or, if they
-    /// tunnel everything, 80 (Node's undici, Java), and write it where it is any other.
-    pub(super) fn agrees_with(self, target: &[u8], host: &Authority<'_>) -> bool {
-        let (start, end) = self.authority;
-        let Some(authority) = parse_authority(&target[start..end]) else { return self.form == Form::Origin };
-        match (self.form.default_port(), authority.port) {
-            (Some(port), _) | (None, Some(port @ (80 | 443))) => authority.same_as(host, port),
-            (None, _) => host.port.is_some() && authority.same_as(host, 0),
-        }
-    }
 }
 
 /// Reads a target. In the proxy's forms `connect` says whether the method is CONNECT.
@@ -333,7 +330,8 @@ mod tests {
     fn host_agrees_where_it_names_the_same_place() {
         let agrees = |target: &str, host: &str, connect: bool| {
             let parts = parse(target.as_bytes(), Forms::Proxy, connect).unwrap_or_else(|_| panic!("{target}"));
-            parts.agrees_with(target.as_bytes(), &parse_authority(host.as_bytes()).unwrap())
+            let (start, end) = parts.authority;
+            parts.form.agrees(&target.as_bytes()[start..end], &parse_authority(host.as_bytes()).unwrap())
         };
         for (target, host, same) in [
             ("a.test:443", "a.test:443", true),

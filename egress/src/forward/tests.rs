@@ -1,5 +1,0 @@
-mod answers;
-mod harness;
-mod reuse;
-mod states;
-mod upgrade;
