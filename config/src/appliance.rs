@@ -137,6 +137,9 @@ fn derive(appliance: &mut Appliance, table: &DeTable<'_>) {
     if find(table, &["tenants", "state_directory"]).is_none() {
         appliance.tenants.state_directory = beside.join("state");
     }
+    if find(table, &["egress", "records", "directory"]).is_none() {
+        appliance.egress.records.directory = beside.join("egress");
+    }
 }
 
 /// Public keys that are in files of their own.
@@ -242,6 +245,12 @@ fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &App
         check.fault(
             &["admin", "socket"],
             &format!("is {socket} bytes long and a Unix socket takes {SOCKET_PATH_BYTES_MAX}; write a shorter path"),
+        );
+    }
+    if appliance.egress.enabled && appliance.egress.records.directory.starts_with(&log.directory) {
+        check.fault(
+            &["egress", "records", "directory"],
+            "is the event log's directory, or in it; records have one of their own, best beside it",
         );
     }
     let mut classes = BTreeSet::new();

@@ -8,19 +8,38 @@
 //!
 //! `serve.rs` is that line as code. Every arrow can say no, and each no is one of [`Refusal`]; a refusal dials nothing.
 
+mod answer;
 mod asked;
 pub mod caller;
 mod calls;
 mod correlation;
+mod door;
+mod egress;
+pub mod forward;
+pub mod metrics;
+mod no;
 pub mod policy;
+pub mod pool;
+pub mod ports;
 mod record;
 mod refusal;
+mod serve;
+pub mod settings;
+mod snapshot;
 pub mod switches;
+mod trace;
+pub mod tunnel;
+mod way;
 
 pub use asked::{Asked, Way};
 pub use caller::{Caller, Callers, Identified, Identity};
 pub use calls::{Call, Calls, CallsFull, CallsMax};
 pub use correlation::{CorrelationId, NoCorrelationId};
+pub use egress::{Egress, Parts};
 pub use policy::Policy;
 pub use record::{Record, Recorder, SendState, Times};
 pub use refusal::{Cause, Refusal};
+pub use settings::Settings;
+pub use snapshot::{DEFAULT_POOL, Snapshot};
+pub use trace::Ends;
+pub use way::About;

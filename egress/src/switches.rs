@@ -203,6 +203,7 @@ mod pattern {
     use outbound::HostPattern;
     use serde::{Deserialize, Deserializer, Serializer};
 
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
     pub(super) fn serialize<S: Serializer>(pattern: &Option<HostPattern>, serializer: S) -> Result<S::Ok, S::Error> {
         match pattern {
             Some(pattern) => serializer.collect_str(pattern),

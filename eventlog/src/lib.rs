@@ -13,6 +13,7 @@ pub mod holding;
 mod index;
 pub mod log;
 pub mod position;
+pub mod records;
 mod scope;
 pub mod segment;
 pub mod stat;

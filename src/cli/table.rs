@@ -28,6 +28,11 @@ impl Cell {
     pub(crate) fn toned(tone: Tone, text: &(impl ToString + ?Sized)) -> Self {
         Self { text: text.to_string(), tone }
     }
+
+    /// The same text in another tone.
+    pub(crate) fn with(self, tone: Tone) -> Self {
+        Self { tone, ..self }
+    }
 }
 
 impl From<&str> for Cell {
@@ -56,6 +61,10 @@ impl Table {
 
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.heads.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

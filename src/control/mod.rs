@@ -5,6 +5,7 @@
 
 mod body;
 pub(crate) mod client;
+pub(crate) mod egress;
 pub(crate) mod node;
 mod patient;
 pub(crate) mod read;

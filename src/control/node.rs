@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use eventlog::records::RecordStore;
 use eventlog::{EventLog, HoldingStore};
 use tokio::sync::mpsc;
 
@@ -17,6 +18,12 @@ pub(crate) trait Node: Send + Sync + fmt::Debug + 'static {
 
     /// Absent where the holding stream is switched off.
     fn holding(&self) -> Option<&Arc<HoldingStore>>;
+
+    /// Decision records of calls, and whether all are there that were made before this was asked; absent without the role.
+    /// Blocks for as long as the newest of them take to the disk, a second or two at most.
+    fn egress_records(&self) -> Option<(&RecordStore, bool)> {
+        None
+    }
 
     /// Judges held deliveries again and reports on each as soon as it is known. Returns when all are done, or
     /// when nobody takes reports any more; an error says why the rest could not be judged.

@@ -5,6 +5,7 @@
 //! | `GET /v1/stat` | the node's state and the log's |
 //! | `POST /v1/events` with a query | JSON lines, as fast as they are read |
 //! | `POST /v1/event` with an id | the event, or `null` |
+//! | `POST /v1/egress/log` with a query | JSON lines, the newest decision records first |
 //! | `POST /v1/reverify` | JSON lines, one for each held delivery |
 //! | `POST /v1/reload` | the faults that were found |
 //!
@@ -33,11 +34,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::body::{AnswerBody, Gone, LineWriter, full, stream};
+use super::egress::{self, EgressQuery};
 use super::node::Node;
 use super::patient::{Patient, WRITE_TIMEOUT};
 use super::read::{self, Ended, Sink};
 use super::socket::Socket;
-use super::wire::{Aside, EventLine, Find, Query, Reverify, Stat, Which};
+use super::wire::{Aside, EventLine, Find, Query, Reverify, Said, Stat, Which};
 
 /// Connections at a time. Commands hold one each; a dozen operators and their scripts fit.
 const CONNECTIONS_MAX: usize = 64;
@@ -60,6 +62,12 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a follower looks for new events. A person does not see less; a node does not feel it.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+
+/// Why there are no decision records to read.
+const NO_EGRESS: &str = "no calls go out here: the role egress is not enabled";
+
+/// The disk is slow, or stuck.
+const BEHIND: &str = "the newest records are not on the disk yet and are not looked at";
 
 type Answer = Response<AnswerBody>;
 
@@ -147,9 +155,10 @@ impl Service {
             (&Method::GET, "/v1/stat") => self.stat().await,
             (&Method::POST, "/v1/events") => self.events(ask(body).await?),
             (&Method::POST, "/v1/event") => self.event(ask(body).await?).await,
+            (&Method::POST, "/v1/egress/log") => self.egress_log(ask(body).await?),
             (&Method::POST, "/v1/reverify") => self.reverify(ask(body).await?),
             (&Method::POST, "/v1/reload") => json_answer(&self.node.reload().await),
-            (_, "/v1/stat" | "/v1/events" | "/v1/event" | "/v1/reverify" | "/v1/reload") => {
+            (_, "/v1/stat" | "/v1/events" | "/v1/event" | "/v1/egress/log" | "/v1/reverify" | "/v1/reload") => {
                 Err(No::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method"))
             }
             _ => Err(No::new(StatusCode::NOT_FOUND, "there is nothing here; this socket speaks /v1/…")),
@@ -208,6 +217,31 @@ impl Service {
             Ok(line) => json_answer(&line),
             Err(fault) => Err(No(StatusCode::INTERNAL_SERVER_ERROR, fault)),
         }
+    }
+
+    fn egress_log(&self, query: EgressQuery) -> Result<Answer, No> {
+        let permit = self.reader()?;
+        let node = Arc::clone(&self.node);
+        let (mut writer, body) = stream();
+        drop(tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let Some((store, is_whole)) = node.egress_records() else {
+                return writer.finish(Some(NO_EGRESS.to_owned()));
+            };
+            let behind = Aside { text: BEHIND.to_owned(), missing: true };
+            let given = if is_whole { Ok(()) } else { writer.aside(behind) };
+            let given = given.and_then(|()| {
+                egress::records(store, &query, &mut |said| match said {
+                    Said::Item(record) => writer.item(record),
+                    Said::Aside(aside) => writer.aside(aside),
+                })
+            });
+            // A reader that has gone needs no last line.
+            if let Ok(()) = given {
+                writer.finish(None);
+            }
+        }));
+        Ok(lines(body))
     }
 
     fn reverify(&self, ask: Reverify) -> Result<Answer, No> {

@@ -8,15 +8,20 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use domain::{Clock, EndpointId, EventId, ManualClock, NodeId, Slot, TenantId};
 use eventlog::holding::{HoldingSettings, NewHeld, Status};
+use eventlog::records::{RecordStore, Settings};
+use eventlog::segment::storage::MemoryStorage;
 use eventlog::{Class, EventLog, HeaderBlock, HoldingStore, MemoryLog, NewEvent};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::client::{Client, ClientError, Lines};
+use super::egress::{EgressQuery, kept};
 use super::node::Node;
 use super::server::{serve, serve_patiently};
 use super::socket::Socket;
 use super::wire::{EventLine, Find, Judged, JudgedOutcome, Query, Reloaded, Reverify, Which, Whose};
+
+use crate::run::egress_log::sample::record;
 
 const NOW: u64 = 1_764_424_000_000;
 
@@ -27,6 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct TestNode {
     log: Arc<dyn EventLog>,
     holding: Arc<HoldingStore>,
+    egress: Option<RecordStore>,
 }
 
 #[async_trait]
@@ -37,6 +43,10 @@ impl Node for TestNode {
 
     fn holding(&self) -> Option<&Arc<HoldingStore>> {
         Some(&self.holding)
+    }
+
+    fn egress_records(&self) -> Option<(&RecordStore, bool)> {
+        self.egress.as_ref().map(|store| (store, true))
     }
 
     async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {
@@ -76,11 +86,11 @@ struct Running {
 
 impl Running {
     fn start() -> Self {
-        Self::start_with(None)
+        Self::start_with(None, None)
     }
 
-    /// With peers' time to take something of their answers.
-    fn start_with(patience: Option<Duration>) -> Self {
+    /// With decision records, and peers' time to take something of their answers.
+    fn start_with(egress: Option<RecordStore>, patience: Option<Duration>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("control.sock");
         let clock: Arc<dyn Clock> = ManualClock::at_unix_ms(NOW);
@@ -90,7 +100,7 @@ impl Running {
         log_settings.reserve_bytes = 0;
         let holding = HoldingSettings::new(&config::Holding::default(), &log_settings, 1 << 20);
         let holding = Arc::new(HoldingStore::open(&holding, clock).unwrap().0);
-        let node = Arc::new(TestNode { log: Arc::clone(&log), holding: Arc::clone(&holding) });
+        let node = Arc::new(TestNode { log: Arc::clone(&log), holding: Arc::clone(&holding), egress });
         let (stop, stopped) = oneshot::channel::<()>();
         let socket = Socket::bind(&path).unwrap();
         let stopped = async move { drop(stopped.await) };
@@ -350,7 +360,7 @@ async fn who_follows_keeps_nobody_from_reading() {
 
 #[tokio::test]
 async fn who_does_not_read_is_ended() {
-    let running = Running::start_with(Some(Duration::from_millis(200)));
+    let running = Running::start_with(None, Some(Duration::from_millis(200)));
     for nth in 0..4 {
         running.commit("acme", "wh_1", nth, Bytes::from(vec![0xa5; 3 << 20])).await;
     }
@@ -385,4 +395,47 @@ async fn a_socket_that_nobody_empties_is_said_to_be_busy() {
     // One whose path is longer than an address holds.
     let told = Client::connect(&directory.path().join("x".repeat(200))).await.unwrap_err();
     assert!(matches!(told, ClientError::Unreachable { .. }), "{told}");
+}
+
+#[tokio::test]
+async fn decision_records_come_over_the_socket() {
+    let query = EgressQuery {
+        whose: Whose::Tenant(tenant("acme")),
+        correlation: None,
+        since: None,
+        until: None,
+        outcome: None,
+        destination: None,
+        limit: 2,
+    };
+    let settings = Settings {
+        reserve_bytes: 0,
+        segment_bytes: 32 << 10,
+        storage: Arc::new(MemoryStorage::new()),
+        ..Settings::new("/egress", Duration::from_hours(24), 1 << 30)
+    };
+    let store = tokio::task::spawn_blocking(move || {
+        let (store, _) = RecordStore::open(&settings, ManualClock::at_unix_ms(NOW)).unwrap();
+        let others = egress::Record { tenant: Some(tenant("other")), ..record(9) };
+        let all = [record(1), record(2), record(3), others];
+        assert_eq!(store.append(all.iter().map(|record| kept(record).unwrap()).collect()).wait().lost, 0);
+        store
+    });
+    let store = store.await.unwrap();
+
+    let running = Running::start_with(Some(store), None);
+    let mut lines = running.client().await.stream("/v1/egress/log", &query).await.unwrap();
+    let mut found = Vec::new();
+    while let Some(record) = lines.next::<egress::Record>().await.unwrap() {
+        found.push(record);
+    }
+    assert_eq!(found, [record(3), record(2)]);
+    let answer =
+        running.client().await.stream("/v1/egress/log", &json!({"whose": "allTenants", "limit": 10_001})).await;
+    assert!(matches!(answer, Err(ClientError::Refused(why)) if why.contains("more than 10000")));
+
+    let without = Running::start();
+    let mut lines = without.client().await.stream("/v1/egress/log", &query).await.unwrap();
+    let answer = lines.next::<egress::Record>().await;
+    assert!(matches!(answer, Err(ClientError::Refused(why)) if why.contains("egress is not enabled")));
 }

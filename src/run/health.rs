@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use eventlog::EventLog;
 use prometheus_client::registry::Registry;
 
+use super::egress_log::EgressLog;
+
 /// State that the admin listener reads and others write.
 #[derive(Debug)]
 pub(crate) struct Health {
     registry: Registry,
     /// None where this node takes no deliveries.
     log: Option<Arc<dyn EventLog>>,
+    /// None where no calls go out here.
+    egress: Option<Arc<EgressLog>>,
     draining: AtomicBool,
     /// Why the configuration that is served is not the one in the files; empty while it is.
     degraded: Mutex<Vec<String>>,
@@ -22,7 +26,13 @@ const REASONS_SHOWN: usize = 20;
 
 impl Health {
     pub(crate) fn new(registry: Registry, log: Option<Arc<dyn EventLog>>) -> Self {
-        Self { registry, log, draining: AtomicBool::new(false), degraded: Mutex::default() }
+        Self { registry, log, egress: None, draining: AtomicBool::new(false), degraded: Mutex::default() }
+    }
+
+    /// Tells also what is wrong with the decision records of calls.
+    #[expect(dead_code, reason = "the role that writes these records is wired next")]
+    pub(crate) fn with_egress_log(self, egress: Arc<EgressLog>) -> Self {
+        Self { egress: Some(egress), ..self }
     }
 
     pub(crate) fn set_draining(&self) {
@@ -56,13 +66,15 @@ impl Health {
         let damage = lanes.iter().flat_map(|lane| {
             lane.damage.iter().map(move |damage| format!("damage: log {}/{}: {damage}", lane.class, lane.shard))
         });
-        (true, state(&reasons, &damage.collect::<Vec<_>>()))
+        let records = self.egress.as_ref().map(|egress| egress.alarms()).unwrap_or_default();
+        (true, state(&reasons, &damage.collect::<Vec<_>>(), &records))
     }
 }
 
-/// What is wrong with a node that takes deliveries all the same: first with its files, then with what is stored already.
-fn state(faults: &[String], damage: &[String]) -> String {
-    if faults.is_empty() && damage.is_empty() {
+/// What is wrong with a node that works all the same: first with its files, then with what is stored already, then with
+/// the records of its calls.
+fn state(faults: &[String], damage: &[String], records: &[String]) -> String {
+    if faults.is_empty() && damage.is_empty() && records.is_empty() {
         return "ready\n".to_owned();
     }
     let mut lines = vec!["degraded".to_owned()];
@@ -72,6 +84,8 @@ fn state(faults: &[String], damage: &[String]) -> String {
             lines.push(format!("and {} more; `{command}` says them all", reasons.len() - REASONS_SHOWN));
         }
     }
+    // A few kinds, and of damage as many as are named at all.
+    lines.extend(records.iter().take(REASONS_SHOWN).cloned());
     lines.join("\n") + "\n"
 }
 
@@ -82,10 +96,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_in_bounds() {
         let [one, many] = [1, 25].map(|count| (0..count).map(|n| format!("reason {n}")).collect::<Vec<_>>());
-        assert_eq!(state(&[], &[]), "ready\n");
-        assert_eq!(state(&[], &one), "degraded\nreason 0\n");
-        assert_eq!(state(&one, &one), "degraded\nreason 0\nreason 0\n");
-        let text = state(&many, &many);
+        assert_eq!(state(&[], &[], &[]), "ready\n");
+        assert_eq!(state(&[], &one, &[]), "degraded\nreason 0\n");
+        assert_eq!(state(&one, &one, &[]), "degraded\nreason 0\nreason 0\n");
+        let text = state(&many, &many, &[]);
+        assert_eq!(state(&[], &[], &one), "degraded\nreason 0\n");
         assert_eq!(text.lines().count(), 1 + 2 * (REASONS_SHOWN + 1));
         assert!(
             text.contains("and 5 more; `tidegate check`") && text.ends_with("`tidegate log verify` says them all\n")

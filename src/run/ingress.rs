@@ -133,7 +133,7 @@ fn open_holding(appliance: &Appliance, clock: &Arc<dyn Clock>) -> Result<Option<
 
 /// What was found in a log that was not closed, or that is damaged: said once, at the start, so that it is not
 /// found out by a reader much later.
-fn tell_recovery(lane: &str, recovery: &eventlog::segment::Recovery) {
+pub(super) fn tell_recovery(lane: &str, recovery: &eventlog::segment::Recovery) {
     tracing::info!(
         lane,
         epoch = recovery.epoch,

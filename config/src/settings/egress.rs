@@ -12,7 +12,7 @@ use crate::form::{
     AtLine, Bytes, Choice, Count, Flag, Lined, List, Maybe, Span, Table, Text, address, path, settings, shown, text,
 };
 use crate::settings::{Issuer, Opening, Pool};
-use crate::units::{GIB, KIB, MIB, days, seconds};
+use crate::units::{GIB, KIB, MIB, TIB, days, seconds};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -77,6 +77,8 @@ settings! {
         dns: EgressDns = EgressDns::default(), Table, restart, "";
         /// Bounds on calls.
         limits: EgressLimits = EgressLimits::default(), Table, live, "";
+        /// Where the decision records of calls are kept.
+        records: EgressRecords = EgressRecords::default(), Table, restart, "";
         /// Whose grants are believed, and for which tenants.
         issuer: Vec<Issuer> = Vec::new(), List(Table, 0..=64), live, "";
         /// Addresses that calls leave from. Without any, the kernel chooses; with some, one of them is named `default`.
@@ -169,6 +171,20 @@ settings! {
         /// Connections to providers that are kept for the next call.
         reuse_connections_max: u32 = 4_096, Count(0..=1_000_000), live,
             "About 30 KiB each with TLS, 128 MiB for all.";
+    }
+
+    /// Decision records of calls, one for each hop: what a correlation id is looked up in. Where they cannot be kept as long as they should, `readyz`, a metric and the log say so.
+    pub struct EgressRecords {
+        /// Directory of the records.
+        directory: PathBuf = "/var/lib/tidegate/egress".into(),
+            shown(path(), "`egress` beside `log.directory`"), restart,
+            "The log has a directory of its own, and so have they.";
+        /// How long a record is kept.
+        age: Duration = days(30), Span(days(30)..=days(3660)), restart,
+            "A provider that asks about a call is answered for at least as long.";
+        /// Bytes of the directory. Over it the oldest records go, however young.
+        bytes_max: u64 = 8 * GIB, Bytes(64 * MIB..=64 * TIB), restart,
+            "About 250 bytes a record: 12 calls a second for 30 days. A busier node needs more, and says so when it does.";
     }
 
     /// What is known of providers.

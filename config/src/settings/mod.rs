@@ -13,7 +13,7 @@ mod opening;
 mod pool;
 
 pub(crate) use egress::RULES_MAX;
-pub use egress::{Connectors, Egress, EgressDns, EgressLimits, PlaintextGrants};
+pub use egress::{Connectors, Egress, EgressDns, EgressLimits, EgressRecords, PlaintextGrants};
 pub use gateway::{Gateway, Listener};
 pub use issuer::{Issuer, IssuerKey, IssuerTenants};
 pub use limits::{Limits, NodeLimits, Unauthenticated};
@@ -95,6 +95,7 @@ impl Appliance {
             &mut self.admin.socket,
             &mut self.tenants.directory,
             &mut self.tenants.state_directory,
+            &mut self.egress.records.directory,
         ];
         for path in paths.into_iter().chain(&mut self.connectors.directory) {
             if path.is_relative() {

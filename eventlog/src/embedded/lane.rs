@@ -45,7 +45,7 @@ impl Segments {
         }
     }
 
-    fn read_segment(&self, id: SegmentId) -> Cursor {
+    pub(crate) fn read_segment(&self, id: SegmentId) -> Cursor {
         match self {
             Self::Journal(journal) => journal.read_segment(id),
             Self::View(view) => view.read_segment(id),

@@ -30,14 +30,15 @@ use crate::position::{Cursor, Lane as LaneName};
 use crate::segment::{self, Entry, Journal, Payload, RealStorage, Recovery, SegmentObserver, View};
 use crate::stat::{DiskFault, LaneStat, Stat, Trimmed};
 
-use lane::{Lane, Segments};
+use lane::Lane;
 use lane_index::{KIND_EVENT, LaneIndex};
 use layout::{LanePlace, shard_of};
 use reader::EmbeddedReader;
 use stored::StoredBytes;
 
+pub(crate) use lane::Segments;
 pub(crate) use pending::Pending;
-pub(crate) use place::place_of;
+pub(crate) use place::{place_of, position_at, spot_of};
 pub use settings::Settings;
 
 /// The log on this machine's disk.

@@ -11,7 +11,7 @@
 //! held for days and then promoted widens the range of one segment, not of the log.
 
 mod active;
-mod pages;
+pub(crate) mod pages;
 mod side;
 
 use domain::EventId;

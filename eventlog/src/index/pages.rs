@@ -7,24 +7,24 @@ use std::cmp::Ordering;
 
 use super::side::{SideFault, Source};
 
-pub(super) const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 const PAGE_DATA: usize = PAGE - 4;
 
 /// A table within a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Table {
-    pub(super) offset: u64,
-    pub(super) entries: u32,
-    pub(super) entry_bytes: usize,
+pub(crate) struct Table {
+    pub(crate) offset: u64,
+    pub(crate) entries: u32,
+    pub(crate) entry_bytes: usize,
 }
 
 /// How many pages that many entries take.
-pub(super) fn pages(entries: u32, entry_bytes: usize) -> u64 {
+pub(crate) fn pages(entries: u32, entry_bytes: usize) -> u64 {
     u64::from(entries).div_ceil((PAGE_DATA / entry_bytes) as u64)
 }
 
 /// Writes entries as pages.
-pub(super) fn write<'a>(file: &mut Vec<u8>, entry_bytes: usize, entries: impl Iterator<Item = &'a [u8]>) {
+pub(crate) fn write<'a>(file: &mut Vec<u8>, entry_bytes: usize, entries: impl Iterator<Item = &'a [u8]>) {
     let per_page = PAGE_DATA / entry_bytes;
     let mut in_page = 0;
     let mut page_at = file.len();
@@ -51,7 +51,7 @@ fn close(file: &mut Vec<u8>, page_at: usize) {
 
 /// Walks over a table's entries with one page in memory.
 #[derive(Debug)]
-pub(super) struct TableReader<'a> {
+pub(crate) struct TableReader<'a> {
     source: &'a dyn Source,
     table: Table,
     page: Box<[u8; PAGE]>,
@@ -59,11 +59,11 @@ pub(super) struct TableReader<'a> {
 }
 
 impl<'a> TableReader<'a> {
-    pub(super) fn new(source: &'a dyn Source, table: Table) -> Self {
+    pub(crate) fn new(source: &'a dyn Source, table: Table) -> Self {
         Self { source, table, page: Box::new([0; PAGE]), loaded: None }
     }
 
-    pub(super) fn entry(&mut self, nth: u32) -> Result<&[u8], SideFault> {
+    pub(crate) fn entry(&mut self, nth: u32) -> Result<&[u8], SideFault> {
         if nth >= self.table.entries {
             return Err(SideFault::Damaged("a table names an entry that it does not have"));
         }
@@ -83,7 +83,7 @@ impl<'a> TableReader<'a> {
     }
 
     /// The first entry of a sorted table that does not order before what is looked for.
-    pub(super) fn lower_bound(&mut self, compare: impl Fn(&[u8]) -> Ordering) -> Result<u32, SideFault> {
+    pub(crate) fn lower_bound(&mut self, compare: impl Fn(&[u8]) -> Ordering) -> Result<u32, SideFault> {
         let (mut low, mut high) = (0, self.table.entries);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -96,7 +96,7 @@ impl<'a> TableReader<'a> {
         Ok(low)
     }
 
-    pub(super) fn entries(&self) -> u32 {
+    pub(crate) fn entries(&self) -> u32 {
         self.table.entries
     }
 }

@@ -64,6 +64,7 @@ pub use entry::{Append, AppendError, Appended, Check, CheckContext, Entry, Paylo
 pub use epoch::Torn;
 pub use format::RecordView;
 pub use journal::Journal;
+pub(crate) use names::{KEPT_TIME, Name, parse as parse_name};
 pub use observer::{SegmentObserver, SideFile};
 pub use options::{Backoff, InvalidOptions, Options, SyncMode, WhenFull};
 pub use position::{ParsePositionError, Position, SegmentId};

@@ -26,6 +26,8 @@ pub(crate) enum Name {
 pub(crate) const LOG_ID: &str = "log.id";
 pub(crate) const TRIM_MARK: &str = "trim.mark";
 pub(crate) const TRIM_TIME: &str = "trim.time";
+/// Of the layer above, where it says how far back everything is kept.
+pub(crate) const KEPT_TIME: &str = "kept.time";
 
 fn hex<const WIDTH: usize>(text: &str) -> Option<u64> {
     let plain = text.len() == WIDTH && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -39,7 +41,7 @@ fn segment(text: &str) -> Option<SegmentId> {
 
 /// A file that is being written under another name: what it is to be.
 fn temporary(name: &str) -> Option<Name> {
-    if [LOG_ID, TRIM_MARK, TRIM_TIME].contains(&name) {
+    if [LOG_ID, TRIM_MARK, TRIM_TIME, KEPT_TIME].contains(&name) {
         return Some(Name::TemporaryOfAll);
     }
     match parse(name)? {
@@ -106,7 +108,7 @@ mod tests {
         assert_eq!(temporary("0000000000000009.lock"), Some(Name::Temporary(9)));
         assert_eq!(temporary(&format!("{id}.end")), Some(Name::Temporary(0xab)));
         assert_eq!(parse(&format!("{id}.idx.1-7.tmp")), Some(Name::Temporary(0xab)), "as they once were called");
-        for name in ["log.id", "trim.mark", "trim.time"] {
+        for name in ["log.id", "trim.mark", "trim.time", "kept.time"] {
             assert_eq!(temporary(name), Some(Name::TemporaryOfAll));
         }
         for other in [&format!("{id}.seg"), "trim.mark.1.tmp", "x", "0000000000000009.lock.1.tmp"] {

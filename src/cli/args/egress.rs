@@ -5,13 +5,23 @@ use domain::{ConnectorId, TenantId};
 use egress::Way;
 use outbound::HostPattern;
 
-use super::{ConfigFile, Form};
+use super::{ConfigFile, EgressLog, Form};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Egress {
     /// Kill switches: calls that are off, whatever the rules say
     #[command(subcommand)]
     Switch(EgressSwitch),
+    /// Find decision records of calls: what was asked, by whom, what decided, where it led, what became of it
+    #[command(
+        after_help = "The newest come first. A call that is named by its correlation id is shown whole, hop by hop, as far back\n\
+                            as records are kept; others as a list. A record is there when its hop has ended: a tunnel's, when it is shut.\n\n\
+                            Exit codes: 0 found, 1 nothing found, 3 could not tell (nobody answers, or a part cannot be read).\n\n\
+                            Examples:\n  tidegate egress log --correlation call_06dczqd20000200000000000000\n  \
+                            tidegate egress log --tenant acme --since 1h --outcome address-not-allowed\n  \
+                            tidegate egress log --destination api.stripe.com --limit 1000 --json"
+    )]
+    Log(EgressLog),
 }
 
 #[derive(Debug, Subcommand)]

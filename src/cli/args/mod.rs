@@ -7,10 +7,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::out::Colour;
 
 mod egress;
+mod egress_log;
 mod events;
 mod signing;
 
 pub(crate) use egress::{Egress, EgressSwitch, EgressSwitchList, EgressSwitchOff, EgressSwitchOn, SwitchScope};
+pub(crate) use egress_log::EgressLog;
 pub(crate) use events::{Events, EventsExport, EventsList, EventsReverify, EventsShow, EventsTail, Scope, Span};
 pub(crate) use signing::{SchemeAndKey, Send, Sign, SignForm, Verify};
 

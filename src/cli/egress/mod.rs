@@ -1,5 +1,6 @@
 //! `tidegate egress …`: what an operator does about the way out.
 
+mod log;
 mod switch;
 
 use super::Shell;
@@ -8,6 +9,7 @@ use super::exit::Outcome;
 
 pub(super) fn run(command: &Egress, shell: &mut Shell<'_>) -> Outcome {
     match command {
+        Egress::Log(args) => log::run(args, shell),
         Egress::Switch(EgressSwitch::Off(args)) => switch::off(args, shell),
         Egress::Switch(EgressSwitch::On(args)) => switch::on(args, shell),
         Egress::Switch(EgressSwitch::List(args)) => switch::list(args, shell),

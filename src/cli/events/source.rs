@@ -126,7 +126,7 @@ fn open_directory(directory: &Path, clock: &Arc<dyn Clock>) -> Outcome<Source> {
 }
 
 /// Is nobody behind this socket? Whatever else may be wrong with it is said by whoever uses it.
-fn is_absent(socket: &Path) -> bool {
+pub(crate) fn is_absent(socket: &Path) -> bool {
     let probe = knock(socket).map_err(|error| io::Error::from(error).kind());
     matches!(probe, Err(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
 }
@@ -151,7 +151,7 @@ fn unreadable(fault: &str) -> Failure {
     Failure::failed(fault, "`tidegate log verify` says what is damaged and where")
 }
 
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     Untrusted::with_limit(path.as_os_str().as_encoded_bytes(), 1024).to_string()
 }
 

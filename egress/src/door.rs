@@ -1,0 +1,206 @@
+//! The listener's side: from a request to the path, and from the path's answer to the listener.
+
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use listen::{Answer, Exchange, Form, Handler, Head, Interrupted, Reply, Streamed};
+use outbound::dial::Connect;
+use outbound::{Authority, Scheme, Target};
+
+use crate::answer::Told;
+use crate::caller::{Arrival, Identified, Tls, presented};
+use crate::no::No;
+use crate::trace::Trace;
+use crate::tunnel::Side;
+use crate::{Asked, Egress, Refusal, SendState, Way};
+
+/// By which door a request comes in.
+#[derive(Debug)]
+pub(crate) enum Door {
+    Connect,
+    /// The URL as it was written.
+    Absolute(Box<str>),
+    /// What follows `/c/`: the connection, as it was written.
+    Governed(Box<str>),
+}
+
+impl Door {
+    pub(crate) fn of(head: &Head) -> Result<Self, No> {
+        match head.form() {
+            Form::Authority => Ok(Self::Connect),
+            Form::Http | Form::Https => {
+                // The gate saw every byte: it is ASCII.
+                let target = std::str::from_utf8(head.target()).unwrap_or_default();
+                Ok(Self::Absolute(target.into()))
+            }
+            Form::Origin => {
+                let connection = head.path().strip_prefix("/c/").map(|rest| rest.split('/').next().unwrap_or_default());
+                let why = "a request in origin-form that is not for /c/: this is a proxy and no origin server";
+                connection
+                    .map(|connection| Self::Governed(connection.into()))
+                    .ok_or_else(|| No::new(Refusal::RequestMalformed, why))
+            }
+        }
+    }
+
+    /// The hop that is asked for.
+    pub(crate) fn asked(&self, head: &Head) -> Result<Asked, No> {
+        let malformed = |why: outbound::Malformed| No::new(Refusal::TargetMalformed, why.to_string());
+        let method = Method::from_bytes(head.method().as_bytes())
+            .map_err(|_| No::new(Refusal::RequestMalformed, "the method is no token"))?;
+        match self {
+            Self::Connect => {
+                let authority = Authority::with_port(head.authority().unwrap_or_default()).map_err(malformed)?;
+                Ok(Asked { way: Way::Connect, method, scheme: Scheme::Https, authority, path_and_query: "".into() })
+            }
+            Self::Absolute(target) => {
+                let Target { scheme, authority, .. } = Target::parse(target.as_bytes()).map_err(malformed)?;
+                Ok(Asked { way: Way::Absolute, method, scheme, authority, path_and_query: head.origin().into() })
+            }
+            Self::Governed(connection) => {
+                let shown = domain::text::Untrusted::with_limit(connection.as_bytes(), 64);
+                Err(No::new(Refusal::ConnectionUnknown, format!("there is no connection {shown}")))
+            }
+        }
+    }
+
+    pub(crate) fn way(&self) -> Way {
+        match self {
+            Self::Connect => Way::Connect,
+            Self::Absolute(_) => Way::Absolute,
+            Self::Governed(_) => Way::Governed,
+        }
+    }
+}
+
+impl<C: Connect + 'static> Egress<C>
+where
+    C::Stream: Side + 'static,
+{
+    /// Who asks. The proof is where the door has it.
+    pub(crate) fn identify(&self, door: &Door, exchange: &Exchange) -> Result<Identified, No> {
+        let arrival = Arrival { peer: exchange.peer().ip(), local: exchange.local().ip(), tls: Tls::Absent };
+        let head = exchange.head();
+        let identify = |presented| self.parts.callers.identify(presented, &arrival);
+        let identified = match door {
+            Door::Connect | Door::Absolute(_) => identify(presented::of_proxy_request(head.headers())),
+            Door::Governed(_) => {
+                identify(presented::of_governed_call(head.headers(), head.query(), presented::Slot::Bearer))
+            }
+        };
+        identified.map_err(|unproved| No::new(unproved.refusal(), unproved.to_string()))
+    }
+
+    fn refused_answer(&self, trace: &mut Trace, no: &No) -> Response<Bytes> {
+        let told = Told {
+            refusal: no.refusal,
+            way: trace.way,
+            send_state: no.send_state,
+            correlation: trace.correlation,
+            error_type: no.error_type,
+            rcode: no.rcode.as_deref(),
+            retry_after: no.retry_after,
+        };
+        let response = told.response(&self.parts.snapshot.load().settings.name);
+        trace.refused(no);
+        response
+    }
+}
+
+impl From<Interrupted> for No {
+    fn from(interrupted: Interrupted) -> Self {
+        match interrupted {
+            Interrupted::Gone => Self::new(Refusal::RequestTimeout, "the caller hung up before there was an answer"),
+            Interrupted::Elapsed => Self::new(Refusal::ResponseTimedOut, "the call took too long"),
+        }
+    }
+}
+
+#[async_trait]
+impl<C: Connect + 'static> Handler for Egress<C>
+where
+    C::Stream: Side + 'static,
+{
+    async fn handle(&self, exchange: &mut Exchange) -> Reply {
+        let mut trace = self.trace(exchange.head(), exchange.peer());
+        match self.serve(exchange, &mut trace).await {
+            Ok(reply) => reply,
+            Err(no) => {
+                // Behind a tunnel that was refused there may be the bytes of what it was for: they are no request.
+                let closes = trace.way != Some(Way::Governed) && no.refusal != Refusal::CallerUnknown
+                    || trace.way == Some(Way::Connect);
+                let response = self.refused_answer(&mut trace, &no).map(http_body_util::Full::new);
+                let streamed = Streamed::new(response);
+                if closes { streamed.and_close() } else { streamed }.into()
+            }
+        }
+    }
+
+    fn refused(&self, peer: SocketAddr, refusal: domain::Refusal) -> Answer {
+        self.not_a_request(peer, &No::from(refusal))
+    }
+
+    fn host_differs(&self, peer: SocketAddr) -> Answer {
+        self.not_a_request(peer, &No::new(Refusal::HostMismatch, "Host names another place than the target"))
+    }
+}
+
+impl<C> Egress<C> {
+    fn not_a_request(&self, peer: SocketAddr, no: &No) -> Answer {
+        let told = Told {
+            refusal: no.refusal,
+            way: None,
+            send_state: SendState::NotSent,
+            correlation: self.correlation(),
+            error_type: None,
+            rcode: None,
+            retry_after: None,
+        };
+        self.parts.ends.metrics.refused(no.refusal);
+        tracing::debug!(%peer, code = no.refusal.code(), "what came is no request");
+        answer(told.response(&self.parts.snapshot.load().settings.name))
+    }
+}
+
+/// The same answer in the listener's own form.
+fn answer(response: Response<Bytes>) -> Answer {
+    let (parts, body) = response.into_parts();
+    let mut answer = Answer::new(parts.status.as_u16());
+    for (name, value) in &parts.headers {
+        let known = [
+            ("content-type", "Content-Type"),
+            ("cache-control", "Cache-Control"),
+            ("proxy-status", "Proxy-Status"),
+            ("tidegate-send-state", "Tidegate-Send-State"),
+            ("tidegate-correlation-id", "Tidegate-Correlation-Id"),
+            ("retry-after", "Retry-After"),
+        ];
+        let Some((_, name)) = known.into_iter().find(|(known, _)| name == known) else { continue };
+        answer = answer.with_header(name, value.to_str().unwrap_or_default());
+    }
+    answer.body = body;
+    answer.close = true;
+    answer
+}
+
+/// The fields as HTTP's own type: the gate saw that every name is a token and every value one that can be sent.
+pub(crate) fn fields_of(head: &Head) -> HeaderMap {
+    let fields = head.headers();
+    let mut map = HeaderMap::with_capacity(fields.len());
+    for (name, value) in fields {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+/// The version that a request came in.
+pub(crate) fn version_of(head: &Head) -> http::Version {
+    match head.version() {
+        listen::Version::Http10 => http::Version::HTTP_10,
+        listen::Version::Http11 => http::Version::HTTP_11,
+    }
+}

@@ -1,0 +1,89 @@
+//! The role: what it is made of.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use domain::NodeId;
+use listen::Head;
+use outbound::dial::TcpConnector;
+use outbound::{Dialer, Resolve};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::caller::Callers;
+use crate::forward::Forward;
+use crate::snapshot::Snapshot;
+use crate::switches::Switches;
+use crate::trace::{Ends, Trace};
+use crate::tunnel::Tunnels;
+use crate::way::About;
+use crate::{Calls, CorrelationId};
+
+/// What the role stands on; the composition root fills it.
+pub struct Parts<C = TcpConnector> {
+    /// Which node of the fleet this is.
+    pub node: NodeId,
+    /// What is configured, swapped as a whole.
+    pub snapshot: Arc<ArcSwap<Snapshot>>,
+    /// Who may come.
+    pub callers: Arc<Callers>,
+    /// What is switched off.
+    pub switches: Arc<Switches>,
+    /// Where names become addresses.
+    pub resolver: Arc<dyn Resolve>,
+    /// Requests: connections, old and new.
+    pub forward: Forward<C>,
+    /// Tunnels: connections.
+    pub dialer: Dialer<C>,
+    /// Calls under way.
+    pub calls: Arc<Calls>,
+    /// Tunnels that are open.
+    pub tunnels: Arc<Tunnels<About>>,
+    /// Clock, records, metrics.
+    pub ends: Arc<Ends>,
+}
+
+/// The role that lets calls out.
+pub struct Egress<C = TcpConnector> {
+    pub(crate) parts: Parts<C>,
+    random: SystemRandom,
+}
+
+impl<C> fmt::Debug for Parts<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl<C> fmt::Debug for Egress<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Egress").field("parts", &self.parts).finish_non_exhaustive()
+    }
+}
+
+impl<C> Egress<C> {
+    /// Of these parts.
+    pub fn new(parts: Parts<C>) -> Self {
+        Self { parts, random: SystemRandom::new() }
+    }
+
+    /// What it is made of.
+    pub fn parts(&self) -> &Parts<C> {
+        &self.parts
+    }
+
+    pub(crate) fn trace(&self, head: &Head, peer: SocketAddr) -> Trace {
+        Trace::begin(self.correlation(), head, peer, Arc::clone(&self.parts.ends))
+    }
+
+    /// The next call's id. Without randomness, which a system that has started never lacks, ids can still be told apart by
+    /// their time.
+    pub(crate) fn correlation(&self) -> CorrelationId {
+        let mut random = [0; 8];
+        if self.random.fill(&mut random).is_err() {
+            tracing::error!("the operating system gives no randomness");
+        }
+        CorrelationId::new(self.parts.ends.clock.unix_ms(), self.parts.node, random)
+    }
+}

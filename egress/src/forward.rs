@@ -1,0 +1,292 @@
+//! One hop: from a vetted destination to the head of its answer, and the body behind it.
+//!
+//! [`Forward::send`] takes what was decided and nothing that is still to be decided. It uses an idle connection of the same
+//! [`Site`](crate::pool::Site), to one of the addresses that were vetted now, or dials one of them; sends the request; and
+//! comes back with the head. In order:
+//!
+//! 1. What is wrong already (a path that nobody could send, a body that says it is too large) is refused: nothing is
+//!    dialled.
+//! 2. An idle connection is taken if the present rules would vet its address again, its peer has not hung up, and nothing
+//!    of its last exchange is left. Otherwise one is dialled.
+//! 3. The request is written. It is never sent twice: if an idle connection turns out to be closed **before hyper took the
+//!    request off its queue**, when not one byte of it was written, it goes out on a fresh connection, once. In every other
+//!    case the fault is told as it is, with how far the request got ([`SendState`]); whether it may be tried again is for
+//!    those who know what it does.
+//! 4. The answer's head is checked for having one reading (`framing.rs`), and cleaned (`headers.rs`). Its body follows as
+//!    [`Download`], bounded in bytes and time.
+//!
+//! `SendState` is counted at the socket (`counted.rs`): `not-sent` says that the system took no byte since the request was
+//! begun; `partially-sent`, that the body was not read to its end, so that nobody can have the whole; `sent-no-response`,
+//! that somebody can.
+
+mod body;
+mod counted;
+mod download;
+mod exchange;
+mod fault;
+mod framing;
+pub mod headers;
+mod link;
+mod patience;
+mod request;
+mod upload;
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use domain::{ConnectionId, TenantId};
+use http::{HeaderMap, Response};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use outbound::dial::{Connect, TcpConnector};
+use outbound::{DialSettings, Dialer, Exit, Opening, Rules, TlsClient, Vetted, VettedAddr};
+use tokio::time::{Instant, timeout_at};
+
+use crate::pool::{Pool, PoolSettings};
+use crate::{Asked, Refusal, SendState};
+
+pub use body::{BodyFault, RequestBody, Tally};
+pub use download::Download;
+pub use fault::HopFault;
+pub use patience::Waits;
+
+use counted::Counting;
+use exchange::{Exchange, Failed, Way};
+use link::Link;
+
+/// Where a hop may go: what the judge says yes to.
+#[derive(Debug, Clone)]
+pub struct Passage {
+    /// The authority with its vetted addresses.
+    pub vetted: Vetted,
+    /// Where it leaves from.
+    pub exit: Exit,
+    /// How TLS is spoken; some for `https`, none for `http`.
+    pub tls: Option<TlsClient>,
+    /// By which an idle connection's address is judged again.
+    pub rules: Arc<Rules>,
+    /// Of the role that asks.
+    pub openings: Arc<[Opening]>,
+}
+
+/// One request to one destination.
+#[derive(Debug)]
+pub struct Hop {
+    /// What is asked. Its authority is the one that was vetted.
+    pub asked: Asked,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Whose credential it carries, if it carries one.
+    pub connection: Option<ConnectionId>,
+    /// Where it may go.
+    pub passage: Passage,
+    /// What travels: cleaned, and without `Host`, framing, or anything of the connection's; those are set here.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: RequestBody,
+    /// Ask for a WebSocket. `tls` then offers HTTP/1.1 alone.
+    pub upgrade: bool,
+    /// How long.
+    pub waits: Waits,
+    /// How much.
+    pub bounds: Bounds,
+}
+
+/// Sizes of bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Of a request.
+    pub request_bytes_max: u64,
+    /// Of an answer.
+    pub response_bytes_max: u64,
+}
+
+/// What is the same for every hop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardSettings {
+    /// How connections come about.
+    pub dial: DialSettings,
+    /// How many are kept, and for how long.
+    pub pool: PoolSettings,
+    /// Bytes of an answer's head; 8 KiB at least.
+    pub head_bytes_max: usize,
+    /// Fields of an answer's head.
+    pub head_fields_max: usize,
+}
+
+impl Default for ForwardSettings {
+    fn default() -> Self {
+        Self {
+            dial: DialSettings::default(),
+            pool: PoolSettings::default(),
+            head_bytes_max: 64 << 10,
+            head_fields_max: HEAD_FIELDS_OF_HYPER,
+        }
+    }
+}
+
+/// hyper has room for as many on its stack; any other number costs an allocation per answer.
+const HEAD_FIELDS_OF_HYPER: usize = 100;
+/// hyper takes no smaller buffer.
+const HEAD_BYTES_MIN: usize = 8 << 10;
+
+/// How a hop went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Went {
+    /// The address that was used.
+    pub address: VettedAddr,
+    /// The address that it left from.
+    pub local: SocketAddr,
+    /// Whether the connection had been used before.
+    pub pooled: bool,
+    /// To a TCP connection; zero for a pooled one.
+    pub connect: Duration,
+    /// The TLS handshake; zero without one.
+    pub tls: Duration,
+    /// From the request to the head of its answer.
+    pub first_byte: Duration,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answered {
+    /// Head and body.
+    pub response: Response<Download>,
+    /// How it went.
+    pub went: Went,
+    /// What has gone and come; final when the body has ended or was dropped.
+    pub tally: Arc<Tally>,
+    /// Behind a 101: the connection itself, with whatever came behind the head.
+    pub upgraded: Option<Upgraded>,
+}
+
+/// A connection that speaks another protocol now.
+pub type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
+
+/// Sends hops.
+#[derive(Debug)]
+pub struct Forward<C = TcpConnector> {
+    dialer: Dialer<Counting<C>>,
+    pool: Arc<Pool<Link>>,
+    http: http1::Builder,
+}
+
+impl Forward {
+    /// Over real sockets.
+    pub fn new(settings: ForwardSettings) -> Self {
+        Self::with_connector(TcpConnector, settings)
+    }
+}
+
+impl<C: Connect> Forward<C>
+where
+    C::Stream: 'static,
+{
+    /// Over somebody else's connections; for tests.
+    pub fn with_connector(connector: C, settings: ForwardSettings) -> Self {
+        let mut http = http1::Builder::new();
+        let head_bytes_max = settings.head_bytes_max.max(HEAD_BYTES_MIN);
+        http.max_buf_size(head_bytes_max).max_header_size(head_bytes_max);
+        if settings.head_fields_max != HEAD_FIELDS_OF_HYPER {
+            http.max_headers(settings.head_fields_max);
+        }
+        Self {
+            dialer: Dialer::with_connector(Counting(connector), settings.dial),
+            pool: Arc::new(Pool::new(settings.pool)),
+            http,
+        }
+    }
+
+    /// Sends it, and comes back with the head of its answer.
+    pub async fn send(&self, hop: Hop) -> Result<Answered, HopFault> {
+        let tally = Arc::new(Tally::default());
+        let (exchange, mut request) = Exchange::of(hop, Arc::clone(&tally)).map_err(HopFault::before)?;
+        if let Some(link) = self.idle(&exchange).await {
+            let way = Way::pooled(&link);
+            match exchange.run(link, way, request, &self.pool).await {
+                Ok(answered) => return Ok(answered),
+                Err(Failed::NotBegun(again)) => request = *again,
+                Err(Failed::Fault(fault)) => return Err(fault),
+            }
+        }
+        let (link, way) = self.dial(&exchange).await?;
+        let address = link.address;
+        match exchange.run(link, way, request, &self.pool).await {
+            Ok(answered) => Ok(answered),
+            Err(Failed::NotBegun(_)) => {
+                let why = BodyFault::new(Refusal::ResponseIncomplete, "the destination hung up before it was asked");
+                Err(HopFault::of(why, SendState::NotSent, Some(address)))
+            }
+            Err(Failed::Fault(fault)) => Err(fault),
+        }
+    }
+
+    /// Idle connections.
+    pub fn idle_connections(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// Drops idle connections that are too old. For a timer, every few seconds.
+    pub fn reap(&self) {
+        self.pool.reap(Instant::now());
+    }
+
+    /// Drops every idle connection of a tenant.
+    pub fn close_tenant(&self, tenant: &TenantId) {
+        self.pool.close_tenant(tenant);
+    }
+
+    /// Drops every idle connection, and keeps none from now on: for a drain.
+    pub fn close_idle(&self) {
+        self.pool.close();
+    }
+
+    /// An idle connection that may be used and can be.
+    async fn idle(&self, exchange: &Exchange) -> Option<Link> {
+        let Passage { vetted, rules, openings, .. } = &exchange.passage;
+        while let Some(pooled) = self.pool.take(&exchange.site, vetted.addresses(), Instant::now()) {
+            let mut link = pooled.item;
+            let may_be_used = rules.still_vetted(vetted.authority(), pooled.address, openings).is_ok();
+            if may_be_used && poll_fn(|cx| Poll::Ready(link.poll_idle(cx))).await {
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    async fn dial(&self, exchange: &Exchange) -> Result<(Link, Way), HopFault> {
+        let Passage { vetted, exit, tls, .. } = &exchange.passage;
+        let began = Instant::now();
+        let opened = async {
+            let (link, connected, has_tls) = match tls {
+                None => {
+                    let dialled = self.dialer.dial(vetted, exit).await.map_err(|fault| HopFault::of_dial(&fault))?;
+                    let wire = Arc::clone(dialled.stream.wire());
+                    (Link::open(&self.http, dialled, Arc::clone(&wire)).await, wire.connected, false)
+                }
+                Some(tls) => {
+                    let dialled = self.dialer.dial_tls(vetted, exit, tls);
+                    let dialled = Box::pin(dialled).await.map_err(|fault| HopFault::of_dial(&fault))?;
+                    let wire = Arc::clone(dialled.stream.get_ref().0.wire());
+                    (Link::open(&self.http, dialled, Arc::clone(&wire)).await, wire.connected, true)
+                }
+            };
+            let link = link.map_err(|error| HopFault::before(fault::of_exchange(&error)))?;
+            let tls = if has_tls { connected.elapsed() } else { Duration::ZERO };
+            let connect = connected.duration_since(began);
+            let way = Way { address: link.address, local: link.local, pooled: false, connect, tls };
+            Ok((link, way))
+        };
+        let Some(end) = exchange.end else { return opened.await };
+        timeout_at(end, opened).await.unwrap_or_else(|_| {
+            let why = "the call took too long before there was a connection";
+            Err(HopFault::before(BodyFault::new(Refusal::ConnectTimedOut, why)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! One request and its answer over one connection.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use outbound::{Scheme, VettedAddr};
+use tokio::time::Instant;
+
+use super::body::{BodyFault, Tally};
+use super::download::{self, Begun, Download, Home};
+use super::fault::{self, HopFault};
+use super::link::Link;
+use super::patience::{Patience, Waits};
+use super::upload::Upload;
+use super::{Answered, Bounds, Hop, Passage, Upgraded, Went, framing, headers, request};
+use crate::pool::{Pool, Site};
+use crate::{Refusal, SendState};
+
+/// How a connection came about.
+pub(super) struct Way {
+    pub(super) address: VettedAddr,
+    pub(super) local: SocketAddr,
+    pub(super) pooled: bool,
+    pub(super) connect: Duration,
+    pub(super) tls: Duration,
+}
+
+impl Way {
+    pub(super) fn pooled(link: &Link) -> Self {
+        let (connect, tls) = (Duration::ZERO, Duration::ZERO);
+        Self { address: link.address, local: link.local, pooled: true, connect, tls }
+    }
+}
+
+/// A hop under way.
+pub(super) struct Exchange {
+    pub(super) site: Arc<Site>,
+    pub(super) passage: Passage,
+    method: Method,
+    upgrade: bool,
+    waits: Waits,
+    bounds: Bounds,
+    tally: Arc<Tally>,
+    /// When all of it has to be over.
+    pub(super) end: Option<Instant>,
+}
+
+/// Why there is no answer.
+pub(super) enum Failed {
+    /// The connection was closed before the request was begun; here it is again.
+    NotBegun(Box<Request<Upload>>),
+    Fault(HopFault),
+}
+
+impl Exchange {
+    /// What is wrong already is said here.
+    pub(super) fn of(hop: Hop, tally: Arc<Tally>) -> Result<(Self, Request<Upload>), BodyFault> {
+        let Hop { asked, tenant, connection, passage, headers, body, upgrade, waits, bounds } = hop;
+        if asked.authority != *passage.vetted.authority() || passage.tls.is_some() != (asked.scheme == Scheme::Https) {
+            return Err(BodyFault::new(Refusal::Internal, "what is asked is not what was decided"));
+        }
+        let upload = Upload::new(body, Arc::clone(&tally), bounds.request_bytes_max)?;
+        let request = request::over_h1(&asked, headers, upload, upgrade)?;
+        let site = Arc::new(Site {
+            tenant,
+            connection,
+            scheme: asked.scheme,
+            authority: asked.authority,
+            exit: passage.exit.clone(),
+            tls: passage.tls.clone(),
+        });
+        let end = waits.total.map(|total| Instant::now() + total);
+        Ok((Self { site, passage, method: asked.method, upgrade, waits, bounds, tally, end }, request))
+    }
+
+    /// Over this connection.
+    pub(super) async fn run(
+        &self,
+        mut link: Link,
+        way: Way,
+        request: Request<Upload>,
+        pool: &Arc<Pool<Link>>,
+    ) -> Result<Answered, Failed> {
+        let began = Instant::now();
+        let written = link.wire.written();
+        let mut patience = Patience::new(self.end, self.waits.idle);
+        let answer = self.head(&mut link, request, &mut patience).await.map_err(|failed| match failed {
+            // hyper gave it back, and the socket says the same.
+            HeadFailed::NotBegun(request) if link.wire.written() == written => Failed::NotBegun(request),
+            HeadFailed::NotBegun(_) => {
+                let why = BodyFault::new(Refusal::ResponseIncomplete, "the destination hung up");
+                Failed::Fault(HopFault::of(why, SendState::PartiallySent, Some(way.address)))
+            }
+            HeadFailed::Fault(fault) => {
+                let state = match (link.wire.written() > written, self.tally.is_sent()) {
+                    (false, _) => SendState::NotSent,
+                    (true, false) => SendState::PartiallySent,
+                    (true, true) => SendState::SentNoResponse,
+                };
+                Failed::Fault(HopFault::of(fault, state, Some(way.address)))
+            }
+        })?;
+        let first_byte = began.elapsed();
+        patience.renew();
+        let answered = self.receive(answer, link, patience, pool).await;
+        let (response, upgraded) =
+            answered.map_err(|fault| Failed::Fault(HopFault::of(fault, SendState::Response, Some(way.address))))?;
+        let Way { address, local, pooled, connect, tls } = way;
+        let went = Went { address, local, pooled, connect, tls, first_byte };
+        Ok(Answered { response, went, tally: Arc::clone(&self.tally), upgraded })
+    }
+
+    /// The head of the answer.
+    async fn head(
+        &self,
+        link: &mut Link,
+        request: Request<Upload>,
+        patience: &mut Patience,
+    ) -> Result<Response<Incoming>, HeadFailed> {
+        let mut answer = pin!(link.begin(request));
+        let mut progress = link.wire.written();
+        poll_fn(|cx| {
+            let driven = link.poll_drive(cx);
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(answer.map_err(|mut error| {
+                    let ours = || self.tally.sent_fault().cloned();
+                    match error.take_message() {
+                        Some(request) => HeadFailed::NotBegun(Box::new(request)),
+                        None => HeadFailed::Fault(ours().unwrap_or_else(|| fault::of_exchange(error.error()))),
+                    }
+                }));
+            }
+            if driven.is_ready() {
+                let why = BodyFault::new(Refusal::Internal, "the connection ended and nobody said why");
+                return Poll::Ready(Err(HeadFailed::Fault(why)));
+            }
+            let now = link.wire.written();
+            if now != progress {
+                progress = now;
+                patience.renew();
+            }
+            let is_sent = self.tally.is_sent();
+            let allowed = if is_sent { self.waits.first_byte } else { self.waits.idle };
+            patience
+                .poll(cx, allowed)
+                .map(|expired| Err(HeadFailed::Fault(fault::of_wait(expired, is_sent, self.tally.is_waiting()))))
+        })
+        .await
+    }
+
+    /// From a head to an answer that may be given on.
+    async fn receive(
+        &self,
+        answer: Response<Incoming>,
+        mut link: Link,
+        patience: Patience,
+        pool: &Arc<Pool<Link>>,
+    ) -> Result<(Response<Download>, Option<Upgraded>), BodyFault> {
+        let (mut head, incoming) = answer.into_parts();
+        let framing = framing::check(&mut head, &self.method, self.upgrade)?;
+        let idle_max = headers::idle_max(&head.headers);
+        headers::clean_response(&mut head.headers);
+        if framing.length.is_some_and(|length| length > self.bounds.response_bytes_max) {
+            return Err(download::too_large(self.bounds.response_bytes_max));
+        }
+        let begun = Begun {
+            tally: Arc::clone(&self.tally),
+            bytes_max: self.bounds.response_bytes_max,
+            length: framing.length,
+            patience,
+            idle: self.waits.idle,
+        };
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            let mut response = Response::from_parts(head, ());
+            // hyper lets go of the connection as soon as it is driven once more.
+            let upgrade = hyper::upgrade::on(&mut response);
+            poll_fn(|cx| link.poll_drive(cx)).await;
+            let upgraded = upgrade.await.map_err(|error| fault::of_exchange(&error))?;
+            return Ok((response.map(|()| Download::none(incoming, begun)), Some(TokioIo::new(upgraded))));
+        }
+        let home = framing.is_reusable.then(|| Home { pool: Arc::clone(pool), site: Arc::clone(&self.site), idle_max });
+        let mut body = Download::new(incoming, begun, link, home);
+        poll_fn(|cx| {
+            body.poll_begin(cx);
+            Poll::Ready(())
+        })
+        .await;
+        Ok((Response::from_parts(head, body), None))
+    }
+}
+
+/// Why there is no head.
+enum HeadFailed {
+    NotBegun(Box<Request<Upload>>),
+    Fault(BodyFault),
+}

@@ -1,0 +1,5 @@
+mod answers;
+mod harness;
+mod reuse;
+mod states;
+mod upgrade;

@@ -1,0 +1,114 @@
+//! The path of a call, in the order in which things are checked. Every `?` is a refusal, and nothing has been dialled
+//! by then.
+//!
+//! What follows a yes is in `way/`: a tunnel, a request that is forwarded, a call of a connection. Each hop of a
+//! redirect chain comes back to [`Egress::judge`] and is judged as the first was.
+
+use std::sync::Arc;
+
+use listen::{Exchange, Reply};
+use outbound::dial::Connect;
+use outbound::{Host, Scheme};
+
+use crate::caller::Identified;
+use crate::door::{Door, fields_of};
+use crate::forward::Passage;
+use crate::forward::headers::{self, Cleaned};
+use crate::no::No;
+use crate::policy::{SniRule, Unseen};
+use crate::snapshot::Snapshot;
+use crate::trace::Trace;
+use crate::tunnel::Side;
+use crate::{Asked, Call, Egress, Refusal};
+
+/// A call that may go out, with everything that was decided on it.
+#[derive(Debug)]
+pub(crate) struct Going {
+    pub(crate) node: Arc<Snapshot>,
+    pub(crate) identified: Identified,
+    pub(crate) asked: Asked,
+    pub(crate) judged: Judged,
+    pub(crate) cleaned: Cleaned,
+    pub(crate) call: Call,
+}
+
+/// Everything that was decided for one hop.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) passage: Passage,
+    pub(crate) sni: SniRule,
+}
+
+impl<C: Connect + 'static> Egress<C>
+where
+    C::Stream: Side + 'static,
+{
+    pub(crate) async fn serve(&self, exchange: &mut Exchange, trace: &mut Trace) -> Result<Reply, No> {
+        // One load: this call sees one snapshot from here to its end, on every hop.
+        let node = self.parts.snapshot.load_full();
+        let door = Door::of(exchange.head())?;
+        trace.came_by(door.way());
+
+        // 1. Who asks? Where the proof is depends on the door.
+        let identified = self.identify(&door, exchange)?;
+        trace.is_of(&identified.caller);
+
+        // 2. For what? One strict parser for every door; a connection's host is its own and never the caller's.
+        let asked = door.asked(exchange.head())?;
+        trace.asks(&asked);
+
+        // 3. What of it may travel, and has it been here before? And is there room for one more of this caller?
+        let cleaned = headers::clean_request(fields_of(exchange.head()), &asked, &node.names)?;
+        let call = self.parts.calls.begin(&identified.caller, &node.settings.calls_max)?;
+
+        // 4. May it go there, and by which address? A caller who hangs up meanwhile stops the asking.
+        let judging = self.judge(&node, &identified, &asked, trace);
+        let judged = exchange.drive(judging).await.map_err(No::from)??;
+
+        // 5. Out: what happens from here on, and how it ends, is in the record.
+        let going = Going { node, identified, asked, judged, cleaned, call };
+        match door {
+            Door::Connect => self.tunnel(going, exchange, trace).await,
+            Door::Absolute(_) | Door::Governed(_) => self.pass_on(going, exchange, trace).await,
+        }
+    }
+
+    /// One hop: switches, the name, the addresses, the exit.
+    pub(crate) async fn judge(
+        &self,
+        node: &Snapshot,
+        identified: &Identified,
+        asked: &Asked,
+        trace: &mut Trace,
+    ) -> Result<Judged, No> {
+        let caller = &*identified.caller;
+
+        // 1. Is it switched off, for whatever reason that does not wait for a rule?
+        let connector = node.policy.connector(asked.authority.host()).map(|found| &found.connector);
+        if let Some(why) = self.parts.switches.thrown(&caller.tenant, connector, &asked.authority, asked.way) {
+            return Err(No::new(Refusal::SwitchedOff, why.to_string()));
+        }
+
+        // 2. The name. Nothing is resolved for a name that is not allowed: a look-up is a call, too.
+        let allowed = node.policy.decide(caller, asked, &mut Unseen)?;
+        trace.allowed(&allowed);
+        node.rules.judge_name(&asked.authority, &allowed.openings)?;
+
+        // 3. Every address of the answer, or none.
+        let vetted = match asked.authority.host() {
+            Host::Address(address) => node.rules.vet(&asked.authority, &[*address], &allowed.openings)?,
+            Host::Name(name) => {
+                let answer = self.parts.resolver.resolve(name).await?;
+                trace.answered(&answer.addresses);
+                node.rules.vet(&asked.authority, &answer.addresses, &allowed.openings)?
+            }
+        };
+
+        // 4. From where: the tenant's pool, and never an address that nobody published.
+        let exit = node.exit(allowed.pool.as_deref(), &caller.tenant)?;
+        let tls = (asked.scheme == Scheme::Https).then(|| node.tls.clone());
+        trace.decided();
+        let (rules, openings) = (Arc::clone(&node.rules), allowed.openings);
+        Ok(Judged { passage: Passage { vetted, exit, tls, rules, openings }, sni: allowed.sni })
+    }
+}

@@ -1,0 +1,209 @@
+//! What is known of a call so far: its record, as it grows.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Clock;
+use domain::text::Untrusted;
+use listen::Head;
+
+use crate::forward::{Tally, Went};
+use crate::metrics::Metrics;
+use crate::no::No;
+use crate::policy::Allowed;
+use crate::record::{Record, Recorder, SendState, Times};
+use crate::tunnel::End;
+use crate::{Asked, Caller, CorrelationId, Identity, Way};
+
+/// Bytes of a target that could not be read, and of a path.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// One call under way. Each hop of it ends in one record.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub(crate) correlation: CorrelationId,
+    pub(crate) way: Option<Way>,
+    began: Duration,
+    hop_began: Duration,
+    record: Box<Record>,
+    ends: Arc<Ends>,
+}
+
+/// Where records go, and by which clock.
+#[derive(Debug)]
+pub struct Ends {
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Takes every record.
+    pub recorder: Arc<dyn Recorder>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Trace {
+    pub(crate) fn begin(correlation: CorrelationId, head: &Head, peer: SocketAddr, ends: Arc<Ends>) -> Self {
+        let began = ends.clock.monotonic();
+        let target = without_query(head.target());
+        let record = Record {
+            correlation,
+            hop: 0,
+            ended_unix_ms: 0,
+            tenant: None,
+            role: None,
+            identity: None,
+            run: None,
+            automation: None,
+            class: None,
+            connection: None,
+            connector: None,
+            peer,
+            way: "".into(),
+            method: Untrusted::with_limit(head.method().as_bytes(), 32).to_string().into(),
+            destination: Untrusted::with_limit(target, TEXT_BYTES_MAX).to_string().into(),
+            path: None,
+            rule: None,
+            would_refuse: Vec::new(),
+            answer: Vec::new(),
+            address: None,
+            exit: None,
+            pooled: false,
+            sent_bytes: 0,
+            received_bytes: 0,
+            times: Times::default(),
+            status: None,
+            outcome: "done".into(),
+            detail: "".into(),
+            send_state: SendState::NotSent,
+        };
+        Self { correlation, way: None, began, hop_began: began, record: Box::new(record), ends }
+    }
+
+    pub(crate) fn came_by(&mut self, way: Way) {
+        self.way = Some(way);
+        self.record.way = way.as_str().into();
+    }
+
+    pub(crate) fn is_of(&mut self, caller: &Caller) {
+        let record = &mut self.record;
+        record.tenant = Some(caller.tenant.clone());
+        record.role.clone_from(&caller.role);
+        record.identity = Some(match &caller.identity {
+            Identity::Grant { issuer, id } => format!("grant:{issuer}/{id}").into(),
+            Identity::Token { name } => format!("token:{name}").into(),
+            Identity::Certificate { name } => format!("certificate:{name}").into(),
+        });
+        record.run.clone_from(&caller.run);
+        record.automation.clone_from(&caller.automation);
+        record.class.clone_from(&caller.class);
+    }
+
+    pub(crate) fn asks(&mut self, asked: &Asked) {
+        self.record.method = asked.method.as_str().into();
+        self.record.destination = asked.authority.to_string().into();
+        self.record.path = (asked.way != Way::Connect)
+            .then(|| Untrusted::with_limit(asked.path().as_bytes(), TEXT_BYTES_MAX).to_string().into());
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    pub(crate) fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
+    /// The trace goes on elsewhere, with whatever the call goes on with.
+    pub(crate) fn carry_on(&self) -> Self {
+        let Self { correlation, way, began, hop_began, .. } = *self;
+        Self { correlation, way, began, hop_began, record: self.record.clone(), ends: Arc::clone(&self.ends) }
+    }
+
+    pub(crate) fn tunnel_ended(self, end: &End) {
+        match end.refusal() {
+            Some(refusal) => self.ended(refusal.code(), end.as_str()),
+            None => self.ended("done", end.as_str()),
+        }
+    }
+
+    pub(crate) fn record_mut(&mut self) -> &mut Record {
+        &mut self.record
+    }
+
+    pub(crate) fn allowed(&mut self, allowed: &Allowed) {
+        self.record.rule = Some(allowed.by.to_string().into());
+        self.record.would_refuse = allowed.reported.iter().map(|by| by.to_string().into()).collect();
+    }
+
+    pub(crate) fn answered(&mut self, addresses: &[IpAddr]) {
+        self.record.answer = addresses.to_vec();
+        self.record.times.resolve_us = micros(self.ends.clock.monotonic().saturating_sub(self.hop_began));
+    }
+
+    pub(crate) fn went(&mut self, went: &Went) {
+        self.connected(went.address.socket(), went.local.ip(), went.connect, went.tls);
+        self.record.pooled = went.pooled;
+        self.record.times.first_byte_us = micros(went.first_byte);
+        self.ends.metrics.connected(went.pooled);
+        self.ends.metrics.answered(went.first_byte);
+    }
+
+    pub(crate) fn connected(&mut self, address: SocketAddr, exit: IpAddr, connect: Duration, tls: Duration) {
+        self.record.address = Some(address);
+        self.record.exit = Some(exit);
+        self.record.times.connect_us = micros(connect);
+        self.record.times.tls_us = micros(tls);
+    }
+
+    pub(crate) fn counted(&mut self, tally: &Tally) {
+        self.bytes(tally.sent_bytes(), tally.received_bytes());
+    }
+
+    pub(crate) fn bytes(&mut self, sent: u64, received: u64) {
+        self.record.sent_bytes = sent;
+        self.record.received_bytes = received;
+    }
+
+    /// Let out.
+    pub(crate) fn decided(&self) {
+        if let Some(way) = self.way {
+            let took = self.ends.clock.monotonic().saturating_sub(self.hop_began);
+            self.ends.metrics.decided(way, took, !self.record.would_refuse.is_empty());
+        }
+    }
+
+    /// A no ended it.
+    pub(crate) fn refused(&mut self, no: &No) {
+        self.ends.metrics.refused(no.refusal);
+        self.record.outcome = no.refusal.code().into();
+        self.record.detail.clone_from(&no.detail);
+        self.record.send_state = no.send_state;
+        let began = self.began;
+        self.write((*self.record).clone(), began);
+    }
+
+    /// It ended as far as it could: `done`, or a word for how it was cut short after the answer had begun.
+    pub(crate) fn ended(mut self, outcome: &str, detail: &str) {
+        self.ends.metrics.relayed(self.record.sent_bytes, self.record.received_bytes);
+        self.record.outcome = outcome.into();
+        self.record.detail = detail.into();
+        let began = self.began;
+        self.write((*self.record).clone(), began);
+    }
+
+    fn write(&self, mut record: Record, since: Duration) {
+        record.ended_unix_ms = self.ends.clock.unix_ms();
+        record.times.total_us = micros(self.ends.clock.monotonic().saturating_sub(since));
+        self.ends.recorder.record(record);
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A query may hold secrets, and is written nowhere.
+fn without_query(target: &[u8]) -> &[u8] {
+    let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
+    &target[..end]
+}

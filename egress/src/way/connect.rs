@@ -1,0 +1,70 @@
+//! CONNECT: dial first, then hand the connection over. A caller gets its `200` only when there is somebody to speak to.
+
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use listen::{Exchange, Raw, Reply, Takeover};
+use outbound::dial::Connect;
+use tokio::time::Instant;
+
+use super::{About, instant_of};
+use crate::answer::{CORRELATION_ID, put};
+use crate::forward::HopFault;
+use crate::no::No;
+use crate::serve::{Going, Judged};
+use crate::trace::Trace;
+use crate::tunnel::{Bounds, Content, Enforcement, Side, Tunnel};
+use crate::{Egress, SendState, Way};
+
+impl Side for Raw {}
+
+impl<C: Connect + 'static> Egress<C>
+where
+    C::Stream: Side + 'static,
+{
+    pub(crate) async fn tunnel(&self, going: Going, exchange: &mut Exchange, trace: &mut Trace) -> Result<Reply, No> {
+        let Going { node, identified, asked, judged: Judged { passage, sni }, call, .. } = going;
+        let began = Instant::now();
+        let dialling = self.parts.dialer.dial(&passage.vetted, &passage.exit);
+        let dialled = exchange.drive(dialling).await?.map_err(|fault| HopFault::of_dial(&fault))?;
+        trace.connected(dialled.address.socket(), dialled.local.ip(), began.elapsed(), Duration::ZERO);
+        trace.ends().metrics.connected(false);
+
+        let now_unix_ms = trace.ends().clock.unix_ms();
+        let until = identified.caller.until_unix_ms.map(|until| instant_of(until, now_unix_ms));
+        let tunnel = Tunnel {
+            host: asked.authority.host().clone(),
+            content: Content::Tls(sni),
+            enforcement: Enforcement::Refuse,
+            bounds: Bounds { until, ..node.settings.tunnel.clone() },
+        };
+        let about = About {
+            correlation: trace.correlation,
+            way: Way::Connect,
+            identified,
+            authority: asked.authority.clone(),
+            exit: Some(dialled.local.ip()),
+        };
+        let open = self.parts.tunnels.open(about);
+        let mut headers = HeaderMap::new();
+        put(&mut headers, CORRELATION_ID, &trace.correlation.to_string());
+        let mut trace = trace.carry_on();
+        let under_way = trace.ends().metrics.begin(Way::Connect);
+        let destination = dialled.stream;
+        Ok(Takeover::new(StatusCode::OK, headers, move |raw: Raw| async move {
+            let ended = tunnel.run(raw, destination, &open).await;
+            trace.bytes(open.to_destination(), open.to_client());
+            trace.record_mut().send_state = match (open.to_destination(), open.to_client()) {
+                (0, 0) => SendState::NotSent,
+                (_, 0) => SendState::SentNoResponse,
+                (_, _) => SendState::Response,
+            };
+            if let Some(mismatch) = &ended.reported {
+                trace.record_mut().would_refuse.push(mismatch.to_string().into());
+            }
+            trace.tunnel_ended(&ended.end);
+            drop((open, call, under_way));
+        })
+        .into())
+    }
+}

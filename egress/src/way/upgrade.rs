@@ -1,0 +1,59 @@
+//! A switch of protocols (WebSocket): from here on a tunnel, with its bounds, its place in the list and its end at the
+//! end of the proof.
+
+use listen::{Raw, Reply, Takeover};
+use outbound::dial::Connect;
+
+use super::{About, instant_of};
+use crate::caller::Identified;
+use crate::forward::Upgraded;
+use crate::metrics::UnderWay;
+use crate::snapshot::Snapshot;
+use crate::trace::Trace;
+use crate::tunnel::{Bounds, Content, Enforcement, Side, Tunnel};
+use crate::{Call, Egress, Way};
+
+impl Side for Upgraded {}
+
+impl<C: Connect + 'static> Egress<C>
+where
+    C::Stream: Side + 'static,
+{
+    #[expect(clippy::too_many_arguments, reason = "what was decided, each part by its name")]
+    pub(super) fn switch(
+        &self,
+        node: &Snapshot,
+        identified: Identified,
+        authority: outbound::Authority,
+        head: http::response::Parts,
+        upgraded: Upgraded,
+        kept: (Call, UnderWay),
+        trace: &Trace,
+    ) -> Reply {
+        let now_unix_ms = trace.ends().clock.unix_ms();
+        let until = identified.caller.until_unix_ms.map(|until| instant_of(until, now_unix_ms));
+        let tunnel = Tunnel {
+            host: authority.host().clone(),
+            // The request said what it was for, and was judged.
+            content: Content::Anything,
+            enforcement: Enforcement::Refuse,
+            bounds: Bounds { until, ..node.settings.tunnel.clone() },
+        };
+        let about = About {
+            correlation: trace.correlation,
+            way: trace.way.unwrap_or(Way::Absolute),
+            identified,
+            authority,
+            exit: trace.record().exit,
+        };
+        let open = self.parts.tunnels.open(about);
+        let mut trace = trace.carry_on();
+        Takeover::new(head.status, head.headers, move |raw: Raw| async move {
+            let ended = tunnel.run(raw, upgraded, &open).await;
+            trace.bytes(open.to_destination(), open.to_client());
+            trace.tunnel_ended(&ended.end);
+            drop((open, kept));
+        })
+        .into()
+    }
+}

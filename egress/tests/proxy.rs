@@ -1,0 +1,160 @@
+//! The role over real sockets: what a caller sees by each door, and what an origin does.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "this is a test, on real sockets")]
+
+mod rig;
+
+use rig::{Origin, Rig, head_of};
+
+#[test]
+fn a_tunnel_is_asked_for_who_it_is_then_carries_bytes_both_ways() {
+    let origin = Origin::echo();
+    let rig = Rig::start();
+    let asked = format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", origin.name());
+    let answer = rig.exchange(&asked);
+    assert!(answer.starts_with("HTTP/1.1 407 "), "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("proxy-authenticate: basic"), "{answer}");
+    assert_eq!(origin.connections(), 0, "nobody is dialled for a refusal");
+
+    // What is sent right behind the head is the tunnel's.
+    let hello = rig::client_hello("origin.test");
+    let mut tunnel = rig.open();
+    tunnel.send(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n{1}\r\n", origin.name(), rig.proof()).as_bytes());
+    tunnel.send(&hello);
+    let head = tunnel.read_head();
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("tidegate-correlation-id: call_"), "{head}");
+    assert_eq!(tunnel.read(hello.len()), hello);
+    tunnel.finish();
+    assert_eq!(tunnel.read_to_end(), b"");
+    let record = rig.record();
+    assert_eq!((&*record.way, &*record.outcome), ("connect", "done"), "{record:?}");
+    assert_eq!((record.sent_bytes, record.received_bytes), (hello.len() as u64, hello.len() as u64));
+}
+
+#[test]
+fn a_tunnel_for_another_name_ends_and_its_destination_gets_nothing() {
+    let origin = Origin::echo();
+    let rig = Rig::start();
+    let mut tunnel = rig.open();
+    tunnel.send(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n{1}\r\n", origin.name(), rig.proof()).as_bytes());
+    assert!(tunnel.read_head().starts_with("HTTP/1.1 200 "));
+    tunnel.send(&rig::client_hello("elsewhere.test"));
+    tunnel.read_to_end();
+    assert_eq!(&*rig.record().outcome, "tunnel-mismatch");
+    assert_eq!(origin.bytes(), 0);
+}
+
+#[test]
+fn a_request_goes_on_clean_and_its_answer_comes_back_clean() {
+    let origin = Origin::http(
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTidegate-Send-State: forged\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n\r\nok",
+    );
+    let rig = Rig::start();
+    let asked = format!(
+        "GET http://{0}/a/../b?q=1 HTTP/1.1\r\nHost: {0}\r\n{1}Tidegate-Evil: 1\r\nX-Forwarded-For: 10.0.0.1\r\nCookie: c\r\n\r\n",
+        origin.name(),
+        rig.proof()
+    );
+    let answer = rig.exchange(&asked);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer}");
+    let head = head_of(&answer);
+    assert!(head.contains("set-cookie: a=1") && head.contains("set-cookie: b=2") && !head.contains("forged"), "{head}");
+    assert!(head.contains("via: 1.1 edge"), "{head}");
+    let seen = origin.seen();
+    assert!(seen.starts_with("GET /a/../b?q=1 HTTP/1.1\r\n"), "{seen}");
+    for gone in ["proxy-authorization", "tidegate-evil", "x-forwarded-for", "tgt_"] {
+        assert!(!seen.contains(gone), "{gone} travelled: {seen}");
+    }
+    let host = format!("\r\nhost: {}\r\n", origin.name());
+    for there in [&*host, "cookie: c", "via: 1.1 edge", "tidegate-correlation-id: call_"] {
+        assert!(seen.contains(there), "{there} did not: {seen}");
+    }
+    let record = rig.record();
+    assert_eq!((&*record.outcome, record.status, record.received_bytes), ("done", Some(200), 2), "{record:?}");
+    assert_eq!(record.path.as_deref(), Some("/a/../b"), "the query is written nowhere");
+}
+
+#[test]
+fn connections_are_used_again_and_bodies_stream_both_ways() {
+    let origin = Origin::http_echo();
+    let rig = Rig::start();
+    let mut client = rig.open();
+    for body in ["one", "two, longer", ""] {
+        let asked = format!(
+            "POST http://{0}/ HTTP/1.1\r\nHost: {0}\r\n{1}Content-Length: {2}\r\n\r\n{body}",
+            origin.name(),
+            rig.proof(),
+            body.len()
+        );
+        client.send(asked.as_bytes());
+        let head = client.read_head();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert_eq!(client.read(body.len()), body.as_bytes());
+    }
+    assert_eq!(origin.connections(), 1);
+    assert_eq!(rig.records(3).iter().filter(|record| record.pooled).count(), 2);
+}
+
+#[test]
+fn nothing_is_dialled_for_any_refusal() {
+    let origin = Origin::echo();
+    let rig = Rig::start();
+    let (name, proof) = (origin.name(), rig.proof());
+    let port = origin.port();
+    for (asked, status, code) in [
+        (format!("GET http://{name}/ HTTP/1.1\r\nHost: other.test\r\n{proof}\r\n"), 400, "host-mismatch"),
+        (format!("GET / HTTP/1.1\r\nHost: {name}\r\n{proof}\r\n"), 400, "request-malformed"),
+        (
+            format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{proof}\r\n"),
+            403,
+            "address-not-allowed",
+        ),
+        (
+            format!("GET http://169.254.169.254/ HTTP/1.1\r\nHost: 169.254.169.254\r\n{proof}\r\n"),
+            403,
+            "address-not-allowed",
+        ),
+        (
+            format!("GET http://denied.test:{port}/ HTTP/1.1\r\nHost: denied.test:{port}\r\n{proof}\r\n"),
+            403,
+            "destination-not-allowed",
+        ),
+        (
+            format!("GET http://rebinds.test:{port}/ HTTP/1.1\r\nHost: rebinds.test:{port}\r\n{proof}\r\n"),
+            403,
+            "address-not-allowed",
+        ),
+        (
+            format!("GET http://nowhere.test:{port}/ HTTP/1.1\r\nHost: nowhere.test:{port}\r\n{proof}\r\n"),
+            502,
+            "dns-failed",
+        ),
+        (
+            format!("GET http://{name}/ HTTP/1.1\r\nHost: {name}\r\nVia: 1.0 a, 1.1 edge\r\n{proof}\r\n"),
+            508,
+            "loop-detected",
+        ),
+        (
+            format!("CONNECT {name} HTTP/1.1\r\nHost: {name}\r\nContent-Length: 3\r\n{proof}\r\nabc"),
+            400,
+            "request-malformed",
+        ),
+    ] {
+        let answer = rig.exchange(&asked);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{asked}\n{answer}");
+        assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{asked}\n{answer}");
+        assert!(head_of(&answer).contains("tidegate-send-state: not-sent"), "{answer}");
+    }
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn what_stands_behind_a_refused_connect_is_never_run() {
+    let origin = Origin::http_echo();
+    let rig = Rig::start();
+    let (name, proof) = (origin.name(), rig.proof());
+    let smuggled = format!("GET http://{name}/ HTTP/1.1\r\nHost: {name}\r\n{proof}\r\n");
+    let asked = format!("CONNECT denied.test:443 HTTP/1.1\r\nHost: denied.test:443\r\n{proof}\r\n{smuggled}");
+    let answer = rig.exchange(&asked);
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.matches("HTTP/1.1").count() == 1, "{answer}");
+    assert_eq!(origin.connections(), 0);
+}

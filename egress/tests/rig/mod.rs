@@ -1,0 +1,333 @@
+//! A running role with one tenant, and origins that remember what they saw.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use domain::{Clock, NodeId, SystemClock, TenantId};
+use listen::{Behaviour, Bound, Forms, Server, ServerHandle, Service, Silent};
+use outbound::dial::DialSettings;
+use outbound::{AddressTable, Answer, Dialer, HostName, Opening, Own, Resolve, ResolveError, Roots, Rules, TlsClient};
+use tidegate_egress::caller::{CallerSettings, Revocations, TokenEntry, new_token};
+use tidegate_egress::forward::{Forward, ForwardSettings};
+use tidegate_egress::metrics::Metrics;
+use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, TenantPolicy};
+use tidegate_egress::switches::Switches;
+use tidegate_egress::{Callers, Calls, Egress, Ends, Parts, Policy, Record, Recorder, Settings, Snapshot};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+struct Keeps(Mutex<Sender<Record>>);
+
+impl Recorder for Keeps {
+    fn record(&self, record: Record) {
+        // A rig that is gone wants none.
+        drop(self.0.lock().unwrap().send(record));
+    }
+}
+
+/// Everything is on this machine but what says otherwise.
+struct Names;
+
+#[async_trait]
+impl Resolve for Names {
+    async fn resolve(&self, name: &HostName) -> Result<Answer, ResolveError> {
+        let addresses: Vec<IpAddr> = match name.as_str() {
+            "nowhere.test" => return Err(ResolveError::NotFound { ttl: None }),
+            "rebinds.test" => vec!["93.184.216.34".parse().unwrap(), "169.254.169.254".parse().unwrap()],
+            _ => vec!["127.0.0.1".parse().unwrap()],
+        };
+        Ok(Answer { addresses: addresses.into(), ttl: Duration::from_mins(1) })
+    }
+}
+
+/// A role that listens on loopback. `*.test` is open to its tenant, on every port.
+pub(crate) struct Rig {
+    address: SocketAddr,
+    token: String,
+    records: Receiver<Record>,
+    handle: ServerHandle,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Rig {
+    pub(crate) fn start() -> Self {
+        let clock: Arc<dyn Clock> = SystemClock::shared();
+        let tenant = TenantId::parse("acme").unwrap();
+        let (token, hash) = new_token().unwrap();
+        let token = String::from_utf8(token.expose().to_vec()).unwrap();
+        let entry = TokenEntry { tenant: tenant.clone(), name: "ci".into(), hash, role: None, not_after_unix_ms: None };
+        let callers = CallerSettings { audience: "tidegate".into(), tokens: vec![entry], ..CallerSettings::default() };
+        let (callers, left_out) =
+            Callers::new(callers, Arc::new(Revocations::none(Arc::clone(&clock))), Arc::clone(&clock));
+        assert!(left_out.is_empty());
+
+        let (keep, records) = channel();
+        let mut registry = prometheus_client::registry::Registry::default();
+        let ends = Ends {
+            clock,
+            recorder: Arc::new(Keeps(Mutex::new(keep))),
+            metrics: Arc::new(Metrics::register(&mut registry)),
+        };
+        let table = AddressTable::shipped();
+        let ports: Vec<u16> = (1..=u16::MAX).collect();
+        let opening = Opening::new("*.test", vec!["127.0.0.0/8".parse().unwrap()], ports.clone(), &table).unwrap();
+        let rules = Rules { table: Arc::new(table), own: Own::default(), nat64: Vec::new() };
+        let deny = [Arc::new(Rule::parse("denied.test").unwrap())];
+        let everybody = Everybody {
+            connect_ports: ports.clone().into(),
+            ports: ports.into(),
+            deny: tidegate_egress::policy::Rules::new(deny),
+            ..Everybody::default()
+        };
+        let own = RolePolicy { mode: Mode::Open, openings: Arc::new([opening]), ..RolePolicy::default() };
+        let tenants = HashMap::from([(tenant, Arc::new(TenantPolicy { own, ..TenantPolicy::default() }))]);
+        let file = config::Egress { name: "edge".into(), ..config::Egress::default() };
+        let snapshot = Snapshot {
+            settings: Settings::of(&file),
+            names: tidegate_egress::forward::headers::Names::new("edge", None).unwrap(),
+            policy: Policy::new(Arc::new(everybody), tenants),
+            rules: Arc::new(rules),
+            pools: HashMap::new(),
+            tls: TlsClient::new(&Roots::of_the_system().unwrap(), None, &[]).unwrap(),
+        };
+        let egress = Egress::new(Parts {
+            node: NodeId(1),
+            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            callers: Arc::new(callers),
+            switches: Arc::new(Switches::of(Vec::new())),
+            resolver: Arc::new(Names),
+            forward: Forward::new(ForwardSettings::default()),
+            dialer: Dialer::new(DialSettings::default()),
+            calls: Arc::new(Calls::default()),
+            tunnels: Arc::default(),
+            ends: Arc::new(ends),
+        });
+        let bound = Bound::new(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let behaviour = Behaviour { forms: Forms::Proxy, ..Behaviour::default() };
+        let service = Service::new(
+            "egress",
+            config::Listener::default(),
+            bound.listen().unwrap(),
+            Arc::new(egress),
+            Arc::new(Silent),
+        )
+        .with_behaviour(behaviour);
+        let address = service.addresses()[0];
+        let mut server = Server::new();
+        server.add(service);
+        let handle = server.handle();
+        let server = std::thread::spawn(move || {
+            server.run();
+        });
+        Self { address, token, records, handle, server: Some(server) }
+    }
+
+    /// The field that proves who asks.
+    pub(crate) fn proof(&self) -> String {
+        format!("Proxy-Authorization: Bearer {}\r\n", self.token)
+    }
+
+    pub(crate) fn open(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client(stream)
+    }
+
+    /// Sends it on a connection of its own, and reads until that ends.
+    pub(crate) fn exchange(&self, asked: &str) -> String {
+        let mut client = self.open();
+        client.send(asked.as_bytes());
+        client.finish();
+        String::from_utf8(client.read_to_end()).unwrap()
+    }
+
+    /// The next record of a call whose caller is known.
+    pub(crate) fn record(&self) -> Record {
+        loop {
+            let record = self.records.recv_timeout(PATIENCE).expect("a record");
+            if record.tenant.is_some() {
+                return record;
+            }
+        }
+    }
+
+    pub(crate) fn records(&self, count: usize) -> Vec<Record> {
+        (0..count).map(|_| self.record()).collect()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.handle.stop_now();
+        if let Some(server) = self.server.take() {
+            server.join().unwrap();
+        }
+    }
+}
+
+pub(crate) struct Client(TcpStream);
+
+impl Client {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn finish(&self) {
+        self.0.shutdown(Shutdown::Write).unwrap();
+    }
+
+    pub(crate) fn read(&mut self, bytes: usize) -> Vec<u8> {
+        let mut read = vec![0; bytes];
+        self.0.read_exact(&mut read).unwrap();
+        read
+    }
+
+    /// Through the empty line, in lower case but for the first line.
+    pub(crate) fn read_head(&mut self) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.extend(self.read(1));
+        }
+        head_of(&String::from_utf8(head).unwrap())
+    }
+
+    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        // A reset is an end, too.
+        drop(self.0.read_to_end(&mut rest));
+        rest
+    }
+}
+
+/// The head of a message, with its fields' names in lower case.
+pub(crate) fn head_of(message: &str) -> String {
+    let head = message.split("\r\n\r\n").next().unwrap_or_default();
+    let lines = head.split("\r\n").map(|line| match line.split_once(": ") {
+        Some((name, value)) => format!("{}: {value}", name.to_ascii_lowercase()),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\r\n")
+}
+
+/// A destination that remembers.
+pub(crate) struct Origin {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    seen: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Origin {
+    /// Sends back whatever comes.
+    pub(crate) fn echo() -> Self {
+        Self::with(|mut stream, seen| {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = stream.read(&mut bytes) {
+                seen.lock().unwrap().extend(&bytes[..read]);
+                if stream.write_all(&bytes[..read]).is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
+    /// Answers each head with this.
+    pub(crate) fn http(answer: &'static str) -> Self {
+        Self::with(move |mut stream, seen| {
+            while let Some((head, _)) = read_request(&mut stream) {
+                seen.lock().unwrap().extend(head.as_bytes());
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
+    /// Answers each request with its body.
+    pub(crate) fn http_echo() -> Self {
+        Self::with(|mut stream, seen| {
+            while let Some((head, body)) = read_request(&mut stream) {
+                seen.lock().unwrap().extend(head.as_bytes());
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                if stream.write_all(&[head.as_bytes(), &body].concat()).is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
+    fn with(serve: impl Fn(TcpStream, Arc<Mutex<Vec<u8>>>) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connections, seen) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<u8>>>::default());
+        let (counted, kept, serve) = (Arc::clone(&connections), Arc::clone(&seen), Arc::new(serve));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let (serve, kept) = (Arc::clone(&serve), Arc::clone(&kept));
+                std::thread::spawn(move || serve(stream, kept));
+            }
+        });
+        Self { address, connections, seen }
+    }
+
+    /// Its authority.
+    pub(crate) fn name(&self) -> String {
+        format!("origin.test:{}", self.port())
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+
+    /// Everything that it was sent, heads only for HTTP.
+    pub(crate) fn seen(&self) -> String {
+        String::from_utf8(self.seen.lock().unwrap().clone()).unwrap()
+    }
+}
+
+/// A request's head, its fields' names in lower case, and its body; none at the end.
+fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = head_of(&String::from_utf8(head).unwrap()) + "\r\n";
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body).ok()?;
+    Some((head, body))
+}
+
+/// What a TLS client says first.
+pub(crate) fn client_hello(name: &str) -> Vec<u8> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let name = rustls::pki_types::ServerName::try_from(name.to_owned()).unwrap();
+    let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    hello
+}
