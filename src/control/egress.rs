@@ -11,7 +11,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::walk::Remarks;
-use super::wire::{Said, Whose};
+use super::wire::{Aside, Whose};
 
 /// Most records that are asked for at a time.
 pub(crate) const LIMIT_MAX: u32 = 10_000;
@@ -70,8 +70,18 @@ fn short<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error>
     if text.as_ref().is_none_or(|text| text.len() <= TEXT_BYTES_MAX) { Ok(text) } else { Err(told()) }
 }
 
-/// Goes on, or ends as whoever takes records wants no more of them.
-pub(crate) type Stopped<S> = Result<(), S>;
+/// What a read comes upon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    Record(Box<Record>),
+    /// A remark on the answer.
+    Aside(Aside),
+    /// Nothing for a while: is somebody still there who wants to know?
+    NothingYet,
+}
+
+/// Records that are passed over before whoever asked is looked at: some milliseconds.
+const LOOK_EVERY: u32 = 4_096;
 
 /// A record as it is kept: JSON, and what it can be asked by.
 pub(crate) fn kept(record: &Record) -> Result<NewRecord, serde_json::Error> {
@@ -166,11 +176,12 @@ impl EgressQuery {
 }
 
 /// Gives the newest records that the query asks for, and remarks on what could not be read. Blocks on the disk.
+/// Ends early with what `take` ends it with.
 pub(crate) fn records<S>(
     store: &RecordStore,
     query: &EgressQuery,
-    take: &mut dyn FnMut(Said<Record>) -> Stopped<S>,
-) -> Stopped<S> {
+    take: &mut dyn FnMut(Found) -> Result<(), S>,
+) -> Result<(), S> {
     let destination = query.destination.as_deref().map(Wanted::of);
     let asked = records::Query {
         keys: query.keys(destination.as_ref()),
@@ -179,7 +190,7 @@ pub(crate) fn records<S>(
         order: records::Order::NewestFirst,
     };
     let mut remarks = Remarks::default();
-    let mut given = 0;
+    let (mut given, mut passed) = (0, 0_u32);
     for found in store.walk(asked) {
         if given == query.limit {
             break;
@@ -187,16 +198,22 @@ pub(crate) fn records<S>(
         let aside = match found.map(|kept| serde_json::from_slice::<Record>(&kept.bytes)) {
             Ok(Ok(record)) if query.takes(&record, destination.as_ref()) => {
                 given += 1;
-                take(Said::Item(record))?;
+                take(Found::Record(Box::new(record)))?;
                 None
             }
-            Ok(Ok(_)) => None,
+            Ok(Ok(_)) => {
+                passed += 1;
+                if passed.is_multiple_of(LOOK_EVERY) {
+                    take(Found::NothingYet)?;
+                }
+                None
+            }
             Ok(Err(_)) => remarks.on("a record that this version does not read", true),
             Err(fault) => remarks.on(&Untrusted::with_limit(fault.to_string().as_bytes(), 1024).to_string(), true),
         };
-        aside.map_or(Ok(()), |aside| take(Said::Aside(aside)))?;
+        aside.map_or(Ok(()), |aside| take(Found::Aside(aside)))?;
     }
-    remarks.rest().map_or(Ok(()), |aside| take(Said::Aside(aside)))
+    remarks.rest().map_or(Ok(()), |aside| take(Found::Aside(aside)))
 }
 
 #[cfg(test)]
@@ -320,9 +337,9 @@ mod tests {
             let all: Vec<Record> = chunks.into_iter().flatten().collect();
             for query in queries {
                 let mut found = Vec::new();
-                let mut take = |said| {
-                    let Said::Item(record) = said else { return Err(()) };
-                    found.push(record);
+                let mut take = |what| {
+                    let Found::Record(record) = what else { return Err(()) };
+                    found.push(*record);
                     Ok(())
                 };
                 records(&store, &query, &mut take).unwrap();

@@ -34,12 +34,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::body::{AnswerBody, Gone, LineWriter, full, stream};
-use super::egress::{self, EgressQuery};
+use super::egress::{self, EgressQuery, Found};
 use super::node::Node;
 use super::patient::{Patient, WRITE_TIMEOUT};
 use super::read::{self, Ended, Sink};
 use super::socket::Socket;
-use super::wire::{Aside, EventLine, Find, Query, Reverify, Said, Stat, Which};
+use super::wire::{Aside, EventLine, Find, Query, Reverify, Stat, Which};
 
 /// Connections at a time. Commands hold one each; a dozen operators and their scripts fit.
 const CONNECTIONS_MAX: usize = 64;
@@ -231,9 +231,10 @@ impl Service {
             let behind = Aside { text: BEHIND.to_owned(), missing: true };
             let given = if is_whole { Ok(()) } else { writer.aside(behind) };
             let given = given.and_then(|()| {
-                egress::records(store, &query, &mut |said| match said {
-                    Said::Item(record) => writer.item(record),
-                    Said::Aside(aside) => writer.aside(aside),
+                egress::records(store, &query, &mut |found| match found {
+                    Found::Record(record) => writer.item(record),
+                    Found::Aside(aside) => writer.aside(aside),
+                    Found::NothingYet => writer.pause(Duration::ZERO),
                 })
             });
             // A reader that has gone needs no last line.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use config::Logging;
+use config::{Appliance, Logging};
 use domain::Clock;
 use egress::{Record, Recorder};
 use eventlog::records::{RecordStore, Settings, Stat};
@@ -48,6 +48,17 @@ pub(crate) enum EgressLogError {
     Open { directory: PathBuf, source: OpenError },
     #[error("cannot start the writer of egress records: {0}")]
     Thread(#[from] io::Error),
+}
+
+/// The store of an appliance: on the terms of its log, but for what `[egress.records]` says.
+pub(crate) fn settings(appliance: &Appliance) -> Settings {
+    let records = &appliance.egress.records;
+    let log = eventlog::embedded::Settings::new(&appliance.log, appliance.node.id);
+    Settings {
+        sync: log.sync,
+        reserve_bytes: log.reserve_bytes,
+        ..Settings::new(&records.directory, records.age, records.bytes_max)
+    }
 }
 
 /// Takes decision records.
@@ -122,6 +133,12 @@ impl EgressLog {
             tracing::error!("the writer of egress records ended in a fault of ours");
         }
         self.shared.store.close();
+    }
+}
+
+impl Drop for EgressLog {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -236,7 +253,7 @@ fn short(stat: &Stat) -> Option<String> {
     stat.short.then(|| {
         format!(
             "egress records reach back {days} days and {hours} hours only: older ones went early, for want of room \
-             (egress.records.bytes_max is {mib} MiB)"
+             (egress.records.bytes_max is {mib} MiB; is the disk full?)"
         )
     })
 }

@@ -122,11 +122,14 @@ impl Indexes {
         self.state().complete.remove(&segment);
     }
 
-    /// Takes note of how new segments are, for when they are dropped; and forgets those that are not there.
+    /// Takes note of how new segments are, for when they are dropped; and forgets those before the oldest.
     pub(super) fn learn(&self, segments: &[SegmentInfo]) {
         let mut state = self.state();
         let no_more = |info: &&SegmentInfo| matches!(info.state, SegmentState::Sealed | SegmentState::Closed);
-        state.times = segments.iter().filter(no_more).map(|info| (info.id, info.max_unix_ms)).collect();
+        state.times.extend(segments.iter().filter(no_more).map(|info| (info.id, info.max_unix_ms)));
+        if let Some(oldest) = segments.first() {
+            state.times = state.times.split_off(&oldest.id);
+        }
     }
 
     /// The newest time of what was dropped since this was asked last; 0 for nothing.

@@ -356,6 +356,25 @@ fn what_is_damaged_is_named_and_the_rest_is_found() {
 }
 
 #[test]
+fn two_processes_of_an_upgrade_see_what_is_sure_of_each_other() {
+    let rig = Rig::new();
+    let elder = rig.open();
+    rig.fill(&elder, 2);
+    let younger = rig.open();
+    // The last batch but one is sure.
+    assert_eq!(found(&younger, &query(&[1]), &[1]).len(), 9);
+    rig.fill(&younger, 1);
+    rig.fill(&elder, 1);
+    assert_eq!(found(&younger, &query(&[1]), &[1]).len(), 9 + 5);
+    elder.trim().unwrap();
+    assert_eq!(found(&elder, &query(&[1]), &[1]).len(), 15, "its own alone");
+    elder.close();
+    younger.trim().unwrap();
+    assert_eq!(found(&younger, &query(&[1]), &[1]).len(), 20);
+    assert!(!younger.stat().short);
+}
+
+#[test]
 fn an_index_that_is_broken_is_made_again_and_written() {
     let rig = Rig::new();
     let store = rig.open();

@@ -8,8 +8,8 @@ use prometheus_client::encoding::text::encode;
 
 use super::sample::{NOW, record};
 use super::*;
-use crate::control::egress::{EgressQuery, records};
-use crate::control::wire::{Said, Whose};
+use crate::control::egress::{EgressQuery, Found, records};
+use crate::control::wire::Whose;
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -56,12 +56,12 @@ fn found(log: &EgressLog) -> (Vec<Record>, bool) {
     };
     let (store, is_whole) = log.settled();
     let mut found = Vec::new();
-    let mut take = |said| match said {
-        Said::Item(record) => {
-            found.push(record);
+    let mut take = |what| match what {
+        Found::Record(record) => {
+            found.push(*record);
             Ok::<(), ()>(())
         }
-        Said::Aside(aside) => panic!("{aside:?}"),
+        Found::Aside(_) | Found::NothingYet => panic!("{what:?}"),
     };
     records(store, &query, &mut take).unwrap();
     (found, is_whole)
@@ -188,6 +188,18 @@ fn a_record_costs_what_the_documents_say() {
     let each = bytes / records;
     println!("{each} bytes a record");
     assert!(is_whole && (100..300).contains(&each), "{each} bytes a record");
+}
+
+#[test]
+fn the_store_is_where_the_file_says() {
+    let mut appliance = Appliance::default();
+    appliance.egress.records.directory = "/elsewhere".into();
+    appliance.egress.records.bytes_max = 1 << 28;
+    appliance.log.reserve_bytes = 7;
+    let settings = settings(&appliance);
+    assert_eq!(settings.directory, Path::new("/elsewhere"));
+    assert_eq!((settings.age, settings.bytes_max, settings.segment_bytes), (30 * DAY, 1 << 28, 16 << 20));
+    assert_eq!(settings.reserve_bytes, 7);
 }
 
 #[test]

@@ -50,6 +50,8 @@ pub(super) fn run(args: &EgressLog, shell: &mut Shell<'_>) -> Outcome {
     }
     if found == 0 {
         shell.out.remark("nothing was found; a record is there when its hop has ended");
+    } else if found == u64::from(args.limit) {
+        shell.out.remark(format_args!("the newest {found}; there may be more of them, see --limit"));
     }
     Ok(Exit::yes_if(found > 0))
 }

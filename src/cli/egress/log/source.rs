@@ -16,7 +16,7 @@ use super::super::super::events::source::{is_absent, shown, unanswered};
 use super::super::super::exit::{Failure, Outcome};
 use super::super::super::settings;
 use crate::control::client::Client;
-use crate::control::egress::{EgressQuery, records};
+use crate::control::egress::{EgressQuery, Found, records};
 use crate::control::wire::Said;
 
 #[derive(Debug)]
@@ -56,7 +56,11 @@ impl Source {
                 }
                 Ok(())
             }),
-            Self::Directory(store) => records(store, query, take),
+            Self::Directory(store) => records(store, query, &mut |found| match found {
+                Found::Record(record) => take(Said::Item(*record)),
+                Found::Aside(aside) => take(Said::Aside(aside)),
+                Found::NothingYet => Ok(()),
+            }),
         }
     }
 }
