@@ -1,5 +1,7 @@
 //! Loads the appliance's file and checks what no key can see alone.
 
+mod egress;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
@@ -225,9 +227,15 @@ fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &App
             check.fault(&["gateway", "listen"], &format!("names {address} twice; write it once"));
         }
     }
-    if admin.listen.port() != 0 && listening.contains(&admin.listen) {
-        check.fault(&["admin", "listen"], &format!("{} is taken by gateway.listen; choose another port", admin.listen));
+    for (role, enabled, addresses) in
+        [("gateway", gateway.enabled, &gateway.listen), ("egress", appliance.egress.enabled, &appliance.egress.listen)]
+    {
+        if addresses.iter().any(|address| enabled && egress::is_same_place(*address, admin.listen)) {
+            let message = format!("{} is taken by {role}.listen; choose another port", admin.listen);
+            check.fault(&["admin", "listen"], &message);
+        }
     }
+    egress::cross_check(&mut check, appliance);
     if !admin.listen.ip().is_loopback() {
         check.warn(
             &["admin", "listen"],

@@ -101,6 +101,15 @@ impl<'s> Document<'s> {
         (self.line(offset), Some(self.column(offset)))
     }
 
+    /// Whether no error was found so far in what is being read.
+    pub(crate) fn is_clean(&self) -> bool {
+        let key = self.key();
+        let within = |fault: &Fault| {
+            fault.key.strip_prefix(&key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        !self.faults.iter().any(|fault| fault.is_error() && within(fault))
+    }
+
     fn push(&mut self, (line, column): (u32, Option<u32>), message: &str, severity: Severity) {
         if self.garbled.contains(&line) {
             return;

@@ -53,5 +53,5 @@ pub use settings::{
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;
-pub use tenants::{ABSENCE, Judge, Judged, TenantFiles, TenantsLoad, Unavailable};
+pub use tenants::{ABSENCE, Both, InForce, Judge, Judged, Second, TenantFiles, TenantsLoad, Unavailable, both};
 pub use watch::Watcher;

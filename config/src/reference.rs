@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use crate::egress::RuleTable;
 use crate::form::{Effect, Row, Settings};
 use crate::settings::Appliance;
 use crate::tenant_file::TenantTable;
@@ -15,6 +16,8 @@ const INTRODUCTION: &str = "\
 Two kinds of file, both TOML. The **appliance's file** (`tidegate run --config tidegate.toml`) is one unit: it is good,
 or the one before stays in force. Each **tenant's file** (`<tenants.directory>/<tenant>.toml`) is a unit of its own: a
 faulty one keeps that tenant's last good version and touches nobody else.
+
+A third kind says what is known of providers: [connectors.md](connectors.md).
 
 - `tidegate check --config tidegate.toml` says what is wrong with every file, with file and line; schemes and
   secrets of a file once the rest of it is right.
@@ -38,9 +41,9 @@ Secrets are references, never values.
 | reference | where | means |
 |---|---|---|
 | `secret:NAME` | tenants' files | the file `<tenants.directory>/<tenant>.secrets/NAME`; no link may lead out of that directory |
-| `env:NAME` | command line; tenants' files where `tenants.allow_env` allows the name | an environment variable of the appliance |
-| `file:PATH` | command line | a file |
-| `systemd-credential:NAME` | command line | a credential that the unit loads with `LoadCredential=` |
+| `env:NAME` | command line; the appliance's file; tenants' files where `tenants.allow_env` allows the name | an environment variable of the appliance |
+| `file:PATH` | command line; the appliance's file | a file |
+| `systemd-credential:NAME` | command line; the appliance's file | a credential that the unit loads with `LoadCredential=` |
 
 One newline at the end of a file is taken off. A file that group or others can read is a warning: `chmod 600` it. A
 secret that changes is picked up as a file that changes is, also while its tenant's file is faulty: what is in force is
@@ -55,13 +58,32 @@ that `tenants.allow_env` does not allow any more, verifies nothing from then on,
 | the appliance's file, at start | Tidegate does not start, and says everything that is wrong |
 | a tenant's file | its last good version is used, from `tenants.state_directory`, with its secrets as they are now |
 | a tenant's file without a last good version | its endpoints answer 503, never 404, as far as they can be made out |
-| a secret that the tenant's file names cannot be used: its file is taken away, is empty or no file, or holds no key of the scheme | it is not used any more, and neither is its value before; an endpoint that has no other answers 503 |
+| a secret that the tenant's file names cannot be used: its file is taken away, is empty or no file, or holds no key of the scheme | it is not used any more, and neither is its value before; an endpoint that has no other answers 503, and so does a connection whose credential it is |
+| a connector's manifest | the settings before stay in force, connectors included |
 | a file or a secret cannot be read for now | what was in force stays until it can be |
 | two tenants' files with the same endpoint id or alias | who had it keeps it; the other file is the faulty one |
 | the tenants' directory cannot be listed | every tenant stays as it was, with the secrets that it had |
 | the tenants' directory has no tenant's file left, as where a volume is not mounted | every tenant stays as it was, with the secrets that it had; to remove the last one, take the endpoints out of its file |
 | the tenants' directory has too many files or entries | who was there stays; the rest is not read |
 | a tenant's file is taken away | the tenant is removed, once the file was missing for a second |
+";
+
+const RULES: &str = "
+## Rules
+
+An entry of an `allow` or a `deny` list is a host (`\"api.example.com\"`), a zone (`\"*.example.com\"`: every name within it
+and not the zone itself), an address, either of them with a port (`\"api.example.com:8443\"`), or a table:
+
+```toml
+allow = [
+  \"api.stripe.com\",
+  { host = \"api.example.com\", ports = [443, 8443], methods = [\"GET\"], paths = [\"/v1/\"], mode = \"report\", name = \"example\" },
+]
+```
+
+A `deny` wins over every `allow`, whoever wrote it. Addresses are judged apart from names, and no rule opens a private or a
+metadata address: only `[[egress.opening]]` of the appliance's file names an internal destination.
+
 ";
 
 /// The text of `docs/configuration.md`.
@@ -71,18 +93,25 @@ pub fn reference_markdown() -> String {
     for row in Appliance::rows() {
         table(&mut out, row.name, &row, 3);
     }
-    out.push_str("\n## A tenant's file\n\n");
-    let rows = TenantTable::rows();
-    keys(&mut out, &rows, false);
-    for row in rows.iter().filter(|row| is_table(row)) {
-        table(&mut out, row.name, row, 3);
-    }
+    out.push_str("\n## A tenant's file\n");
+    section(&mut out, &TenantTable::rows(), 3);
+    out.push_str(RULES);
+    keys(&mut out, &RuleTable::rows(), false);
     out
 }
 
 /// Only a table whose keys are listed gets a section.
 fn is_table(row: &Row) -> bool {
     !row.rows.is_empty() || row.kind.ends_with("scheme")
+}
+
+/// The keys of a file of its own, and a section for each of its tables.
+pub(crate) fn section(out: &mut String, rows: &[Row], depth: usize) {
+    out.push('\n');
+    keys(out, rows, false);
+    for row in rows.iter().filter(|row| is_table(row)) {
+        table(out, row.name, row, depth);
+    }
 }
 
 fn table(out: &mut String, path: &str, row: &Row, depth: usize) {

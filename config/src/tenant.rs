@@ -142,6 +142,18 @@ impl Tenant {
         self.rare.as_ref()?.egress.as_deref()
     }
 
+    pub(crate) fn egress_mut(&mut self) -> Option<&mut TenantEgress> {
+        self.rare.as_mut()?.egress.as_deref_mut()
+    }
+
+    pub(crate) fn without_egress(&self) -> Self {
+        let mut tenant = self.clone();
+        if let Some(rare) = &mut tenant.rare {
+            rare.egress = None;
+        }
+        tenant
+    }
+
     /// A fault in this tenant's file that only a later stage can see, such as an unknown scheme.
     pub fn fault(&self, line: u32, key: impl Into<String>, message: impl Into<String>) -> Fault {
         Fault::error(self.file(), key, message).at(line)
@@ -249,6 +261,16 @@ mod tests {
     #[test]
     fn a_dormant_endpoint_is_small() {
         assert!(size_of::<Endpoint>() <= 72 && size_of::<Tenant>() <= 72 && size_of::<SecretEntry>() <= 24);
+    }
+
+    /// A hundred thousand tenants that have no way out pay nothing for those that have one.
+    #[test]
+    fn a_tenant_without_a_way_out_has_nothing_boxed() {
+        let read = |text: &str| crate::parse_tenant(text.as_bytes()).0.unwrap();
+        assert!(read("tenant = \"acme\"\n").rare.is_none());
+        let limits = read("tenant = \"acme\"\n[limits]\nevents = \"1/s\"\n");
+        assert!(limits.rare.is_some_and(|rare| rare.egress.is_none()));
+        assert_eq!(size_of::<Option<Box<TenantEgress>>>(), size_of::<usize>());
     }
 
     #[test]

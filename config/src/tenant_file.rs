@@ -156,12 +156,14 @@ impl Rules {
             body_bytes_default: appliance.gateway.body_bytes_max,
             body_bytes_room: appliance.body_bytes_room(),
             takes_calls: appliance.egress.enabled,
-            pools: appliance
-                .egress
-                .enabled
-                .then(|| Arc::new(appliance.egress.pool.iter().map(|pool| pool.name.value.as_str().into()).collect())),
+            pools: appliance.egress.enabled.then(|| Arc::new(appliance.egress.pool_names())),
             lenient: false,
         }
+    }
+
+    /// The same for a last good version.
+    pub(crate) fn lenient(&self) -> Self {
+        Self { lenient: true, ..self.clone() }
     }
 }
 

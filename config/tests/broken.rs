@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tidegate_config::{Appliance, Fault, MapEnvironment, TenantFiles, load_appliance};
+use tidegate_config::{Appliance, Fault, MapEnvironment, TenantFiles, TenantsLoad, load_appliance};
 
 struct Expected {
     line: u32,
@@ -77,7 +77,9 @@ fn every_mistake_in_a_tenants_file_is_found_where_it_is() {
     appliance.tenants.allow_env = vec!["ACME_*".into()];
     let secrets = root.path().join("acme.secrets");
     fs::create_dir(&secrets).unwrap();
-    for (name, value, mode) in [("good", "s1\n", 0o600), ("empty", "\n", 0o600), ("readable", "s2", 0o644)] {
+    for (name, value, mode) in
+        [("good", "s1\n", 0o600), ("empty", "\n", 0o600), ("readable", "s2", 0o644), ("unfit", " s3", 0o600)]
+    {
         fs::write(secrets.join(name), value).unwrap();
         fs::set_permissions(secrets.join(name), fs::Permissions::from_mode(mode)).unwrap();
     }
@@ -86,7 +88,7 @@ fn every_mistake_in_a_tenants_file_is_found_where_it_is() {
     for path in fixtures("tenant") {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(root.path().join("acme.toml"), &text).unwrap();
-        let load =
+        let load: TenantsLoad =
             TenantFiles::without_state().load(&appliance, &environment, &mut |tenant| (Some(tenant), Vec::new()));
         assert_eq!(load.tenants.len() == 1, expected(&text).iter().all(|one| one.warning), "{}", path.display());
         assert!(load.faults.iter().all(|fault| !fault.message.contains("hunter2")));

@@ -34,6 +34,12 @@ fn the_reference_is_what_the_loader_reads() {
 }
 
 #[test]
+fn the_list_of_connectors_is_what_is_shipped() {
+    let catalogue = config::connector::Catalogue::shipped().unwrap();
+    same("connectors.md", &config::connector::connectors_markdown(&catalogue));
+}
+
+#[test]
 fn the_schemas_are_what_the_loader_reads() {
     same("schema/tidegate.schema.json", &pretty(&config::appliance_schema()));
     same("schema/tenant.schema.json", &pretty(&config::tenant_schema()));

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use tidegate_config::{MapEnvironment, TenantFiles, load_appliance};
+use tidegate_config::{MapEnvironment, TenantFiles, TenantsLoad, load_appliance};
 
 fn example() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/example")
@@ -29,7 +29,7 @@ fn the_example_loads_without_a_fault() {
     let appliance = appliance.unwrap();
     assert_eq!(appliance.tenants.directory, root.path().join("tenants"));
     assert_eq!(appliance.admin.socket, Path::new("/var/lib/tidegate/tidegate.sock"));
-    let load = TenantFiles::without_state()
+    let load: TenantsLoad = TenantFiles::without_state()
         .load(&appliance, &MapEnvironment::default(), &mut |tenant| (Some(tenant), Vec::new()));
     assert!(load.faults.is_empty(), "{:?}", load.faults);
     assert_eq!(load.tenants[0].endpoints.len(), 5);
@@ -50,9 +50,6 @@ fn the_form_that_is_promised_loads() {
         directory = "/var/lib/tidegate/log"
         [egress]
         listen = ["127.0.0.1:3128"]
-        [[egress.pool]]
-        name = "default"
-        addresses = [{ v4 = "192.0.2.1" }]
         [admin]
         listen = "127.0.0.1:9090"
         [tenants]
@@ -83,7 +80,7 @@ fn the_form_that_is_promised_loads() {
     let (appliance, faults) = load_appliance(&root.path().join("tidegate.toml"));
     assert!(faults.is_empty(), "{faults:?}");
     let environment = MapEnvironment::new([("ACME_GITHUB", "hunter2"), ("ACME_STRIPE", "sk_hunter2")]);
-    let load =
+    let load: TenantsLoad =
         TenantFiles::without_state().load(&appliance.unwrap(), &environment, &mut |tenant| (Some(tenant), Vec::new()));
     assert_eq!(load.tenants[0].endpoints[0].secrets[0].secret.expose(), b"hunter2");
     assert!(load.faults.is_empty(), "{:?}", load.faults);

@@ -7,6 +7,9 @@ use tidegate_config::{Fault, has_errors, parse_appliance, parse_tenant};
 
 const APPLIANCE: &str = include_str!("../../deploy/example/tidegate.toml");
 const TENANT: &str = include_str!("../../deploy/example/tenants/acme.toml");
+/// The same with what is about calls.
+const APPLIANCE_OUT: &str = include_str!("good/tidegate.toml");
+const TENANT_OUT: &str = include_str!("good/acme.toml");
 
 fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
     let (appliance, faults) = parse_appliance(Path::new("/etc/tidegate/tidegate.toml"), bytes);
@@ -92,12 +95,21 @@ proptest! {
     fn a_mutated_tenant(bytes in mutated(TENANT)) {
         check(&bytes)?;
     }
+
+    #[test]
+    fn a_mutated_way_out(bytes in prop_oneof![mutated(APPLIANCE_OUT), mutated(TENANT_OUT)]) {
+        check(&bytes)?;
+    }
 }
 
 #[test]
 fn the_good_files_are_good() {
-    assert!(parse_appliance(Path::new("/t.toml"), APPLIANCE.as_bytes()).0.is_some());
-    assert!(parse_tenant(TENANT.as_bytes()).0.is_some());
+    for text in [APPLIANCE, APPLIANCE_OUT] {
+        assert!(parse_appliance(Path::new("/t.toml"), text.as_bytes()).0.is_some());
+    }
+    for text in [TENANT, TENANT_OUT] {
+        assert!(parse_tenant(text.as_bytes()).0.is_some());
+    }
 }
 
 #[test]

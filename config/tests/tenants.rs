@@ -588,8 +588,9 @@ fn a_secret_that_is_taken_away_is_not_used_any_more() {
 fn checking_writes_nothing() {
     let machine = Machine::new();
     machine.good("acme", &["wh_1"]);
-    let load = TenantFiles::without_state()
-        .load(&machine.appliance, &machine.environment, &mut |tenant| (Some(tenant), Vec::new()));
+    let load: TenantsLoad =
+        TenantFiles::without_state()
+            .load(&machine.appliance, &machine.environment, &mut |tenant| (Some(tenant), Vec::new()));
     assert_eq!(in_force(&load), ["acme: wh_1"]);
     assert!(!Path::new(&machine.appliance.tenants.state_directory).exists());
 }

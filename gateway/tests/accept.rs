@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use config::{Appliance, Listener, MapEnvironment, TenantFiles};
+use config::{Appliance, Listener, MapEnvironment, TenantFiles, TenantsLoad};
 use domain::{Clock, ManualClock, NodeId};
 use eventlog::holding::{Held, HoldingFilter, HoldingSettings};
 use eventlog::{AppendError, EventLog, Filter, HoldingStore, MemoryLog, Scope, Start, StoredEvent};
@@ -210,8 +210,9 @@ impl Bench {
 }
 
 fn read(appliance: &Appliance, presets: &Presets) -> Snapshot {
-    let load = TenantFiles::without_state()
-        .load(appliance, &MapEnvironment::default(), &mut |tenant| TenantEndpoints::new(tenant, presets));
+    let load: TenantsLoad<Arc<TenantEndpoints>> =
+        TenantFiles::without_state()
+            .load(appliance, &MapEnvironment::default(), &mut |tenant| TenantEndpoints::new(tenant, presets));
     assert!(load.faults.iter().all(|f| !f.is_error()), "{:?}", load.faults);
     Snapshot::new(appliance.gateway.clone(), appliance.limits.clone(), load.tenants, &load.unavailable)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{Appliance, Endpoint, Fault, Tenant, TenantFiles};
+use config::{Appliance, Endpoint, Fault, Tenant, TenantFiles, TenantsLoad};
 use domain::text::Untrusted;
 use domain::{EndpointId, TenantId};
 use gateway::scheme::Scheme;
@@ -34,9 +34,14 @@ pub(crate) fn appliance(path: &Path) -> Outcome<Appliance> {
 impl Configured {
     pub(crate) fn load(path: &Path, shell: &Shell<'_>) -> Outcome<Self> {
         let appliance = appliance(path)?;
-        let load =
+        let load: TenantsLoad =
             TenantFiles::without_state().load(&appliance, shell.environment, &mut |tenant| (Some(tenant), Vec::new()));
         Ok(Self { appliance, tenants: load.tenants, faults: load.faults })
+    }
+
+    /// Every tenant whose file could be read.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        self.tenants.iter().map(|tenant| &**tenant)
     }
 
     /// An endpoint and whose it is.

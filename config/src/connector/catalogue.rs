@@ -23,7 +23,22 @@ macro_rules! shipped {
     };
 }
 
-const SHIPPED: &[(&str, &str)] = shipped!["http", "stripe"];
+const SHIPPED: &[(&str, &str)] = shipped![
+    "airtable",
+    "anthropic",
+    "github",
+    "google",
+    "http",
+    "hubspot",
+    "notion",
+    "openai",
+    "sendgrid",
+    "shopify",
+    "slack",
+    "stripe",
+    "twilio",
+    "zendesk",
+];
 
 /// Connectors by name.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -7,18 +7,18 @@ use crate::form::{Text, text};
 
 /// What any request may have, whoever the provider is: the headers by which HTTP itself says what a body is and what
 /// is wanted back. `Accept-Encoding` is here, so a body comes as the caller can read it.
-const REQUEST: &[&str] = &[
+pub(super) const REQUEST: &[&str] = &[
     "accept",
     "accept-encoding",
     "accept-language",
     "cache-control",
+    "content-digest",
     "content-disposition",
     "content-encoding",
     "content-language",
     "content-md5",
     "content-type",
     "digest",
-    "expect",
     "if-match",
     "if-modified-since",
     "if-none-match",
@@ -29,7 +29,7 @@ const REQUEST: &[&str] = &[
 ];
 
 /// What any answer may have. `Set-Cookie` is not here: a cookie is a credential, and it would be the caller's to keep.
-const RESPONSE: &[&str] = &[
+pub(super) const RESPONSE: &[&str] = &[
     "accept-ranges",
     "age",
     "allow",

@@ -26,6 +26,8 @@ pub struct Manifest {
     pub sources: Box<[Box<str>]>,
     /// When it was last compared with its sources: `YYYY-MM-DD`.
     pub checked: Box<str>,
+    /// Hosts and headers that its sources do not say: known from answers and from SDKs.
+    pub not_in_sources: Box<[Box<str>]>,
     /// What somebody should know, in a sentence; may be empty.
     pub note: Box<str>,
     /// Hosts that a connection may be to and that see its credential. Judged by the parser of hosts. Empty for
@@ -92,13 +94,15 @@ settings! {
         sources: Vec<String> = Vec::new(), List(sentence(), 0..=16), live, "Whoever doubts can look.";
         /// When it was last compared with its sources: `YYYY-MM-DD`.
         checked: String = String::new(), date(), live, "Providers change.";
+        /// Hosts and headers of this file that its sources do not say: known from answers and from SDKs.
+        not_in_sources: Vec<String> = Vec::new(), List(sentence(), 0..=64), live, "What is documented is promised; what is not may go without notice.";
         /// What somebody should know, in a sentence.
-        note: String = String::new(), sentence(), live, "";
+        note: String = String::new(), sentence(), live, "For people.";
         /// Hosts that a connection may be to and that see its credential; `*.zone` where each customer has one.
         hosts: Vec<AtLine<String>> = Vec::new(), List(Lined(host_text()), 0..=256), live,
             "Only `http` has none: there the host of `base_url` is the only one.";
         /// Where the provider's SDKs put their key.
-        auth: Option<AuthTable> = None, Maybe(Table), live, "";
+        auth: Option<Located<AuthTable>> = None, Maybe(Placed(Table)), live, "";
         /// Which headers travel beside the usual ones.
         headers: HeadersTable = HeadersTable::default(), Table, live, "";
         /// What becomes of redirects.
@@ -120,9 +124,9 @@ settings! {
         slot: Option<Slot> = None, needed(Maybe(slot())), live,
             "A grant comes in where the SDK puts its key, so that the SDK works as it is.";
         /// Of `header`: its name.
-        header: Option<String> = None, Maybe(header()), live, "The provider decides.";
+        header: Option<Located<String>> = None, Maybe(Placed(header())), live, "The provider decides.";
         /// Of `query`: the parameter's name.
-        parameter: Option<String> = None, Maybe(parameter()), live, "The provider decides.";
+        parameter: Option<Located<String>> = None, Maybe(Placed(parameter())), live, "The provider decides.";
     }
 
     /// Which headers travel beside those that any request and any answer may have.
@@ -229,6 +233,7 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
         title: table.title.into(),
         sources: table.sources.into_iter().map(Into::into).collect(),
         checked: table.checked.into(),
+        not_in_sources: table.not_in_sources.into_iter().map(Into::into).collect(),
         note: table.note.into(),
         hosts: table.hosts.into(),
         auth: auth?,
@@ -245,34 +250,33 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
     })
 }
 
-fn build_auth(document: &mut Document<'_>, table: Option<AuthTable>, generic: bool) -> Option<AuthSlot> {
-    let Some(table) = table else {
+fn build_auth(document: &mut Document<'_>, table: Option<Located<AuthTable>>, generic: bool) -> Option<AuthSlot> {
+    let Some(Located { span, value: AuthTable { slot, header, parameter } }) = table else {
         if generic {
             return Some(AuthSlot::Bearer);
         }
         document.missing(0..0, "is missing; write `auth = { slot = \"bearer\" }`, or where else SDKs put their key");
         return None;
     };
-    let slot = table.slot?;
-    let mut needed = |key: &'static str, of: Slot, value: Option<String>| match (value, slot == of) {
-        (Some(value), true) => Some(value.into()),
-        (None, false) => None,
-        (None, true) => {
-            document.within(key, |document| document.missing(0..0, "is missing, and the slot needs it"));
-            None
-        }
-        (Some(_), false) => {
-            document.within(key, |document| document.fault(0..0, "belongs to another slot; take it out"));
-            None
-        }
-    };
-    let header: Option<Box<str>> = needed("header", Slot::Header, table.header);
-    let parameter = needed("parameter", Slot::Query, table.parameter);
+    let slot = slot?;
+    for (key, of, name, written) in
+        [("header", Slot::Header, "header", &header), ("parameter", Slot::Query, "query", &parameter)]
+    {
+        document.within(key, |document| match written {
+            Some(written) if slot != of => {
+                document.fault(written.span.clone(), format!("belongs to slot = \"{name}\"; take it out"));
+            }
+            None if slot == of => {
+                document.missing(span.clone(), format!("is missing, and slot = \"{name}\" needs it"));
+            }
+            Some(_) | None => {}
+        });
+    }
     Some(match slot {
         Slot::Bearer => AuthSlot::Bearer,
         Slot::BasicUser => AuthSlot::BasicUser,
         Slot::BasicPassword => AuthSlot::BasicPassword,
-        Slot::Header => AuthSlot::Header(header?),
-        Slot::Query => AuthSlot::Query(parameter?),
+        Slot::Header => AuthSlot::Header(header?.value.into()),
+        Slot::Query => AuthSlot::Query(parameter?.value.into()),
     })
 }

@@ -11,7 +11,9 @@
 mod catalogue;
 mod headers;
 mod manifest;
+mod reference;
 
 pub use catalogue::Catalogue;
 pub use headers::HeaderList;
 pub use manifest::{AuthSlot, GENERIC, Manifest, Redirects};
+pub use reference::connectors_markdown;

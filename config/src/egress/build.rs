@@ -1,6 +1,6 @@
 //! From a tenant's tables to its way out: what no key can see alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,21 +33,15 @@ pub(crate) fn build(
     let credentials = build_credentials(document, credentials, rules, resolve);
     let connections = build_connections(document, connections, &credentials, rules, resolve);
     let own = document.within("egress", |document| build_own(document, egress.unwrap_or_default(), rules));
-    Some(Box::new(TenantEgress {
-        connections: connections.into(),
-        credentials: credentials.into_iter().map(|(_, credential)| credential).collect(),
-        ..own
-    }))
+    Some(Box::new(TenantEgress { connections: connections.into(), credentials: credentials.into(), ..own }))
 }
 
 fn build_own(document: &mut Document<'_>, table: EgressTable, rules: &Rules) -> TenantEgress {
     let pool = table.pool.map(|pool| {
         if let Some(known) = rules.pools.as_ref().filter(|known| !known.contains(pool.value.as_str())) {
-            let known = match known.iter().map(|name| &**name).collect::<Vec<_>>() {
-                known if known.is_empty() => "there are none".to_owned(),
-                known => format!("known here: {}", known.join(", ")),
-            };
-            let message = format!("\"{}\" is no pool; {known} (egress.pool in the appliance's file)", pool.value);
+            let known = known.iter().map(|name| &**name).collect::<Vec<_>>().join(", ");
+            let message =
+                format!("\"{}\" is no pool; known here: {known} (egress.pool in the appliance's file)", pool.value);
             document.within("pool", |document| document.fault(pool.span.clone(), message));
         }
         Arc::from(pool.value)
@@ -119,13 +113,12 @@ fn build_tokens(
     tokens
 }
 
-/// Each with its place among the tables, since what has no id is none.
 fn build_credentials(
     document: &mut Document<'_>,
     tables: Vec<Located<CredentialTable>>,
     rules: &Rules,
     resolve: &mut Resolve<'_>,
-) -> Vec<(usize, Credential)> {
+) -> Vec<Credential> {
     let mut seen = BTreeSet::new();
     let mut credentials = Vec::with_capacity(tables.len());
     for (index, Located { span, value: table }) in tables.into_iter().enumerate() {
@@ -135,13 +128,15 @@ fn build_credentials(
                     let message = format!("\"{}\" is the id of another credential too; each has its own", id.value);
                     document.within("id", |document| document.fault(id.span.clone(), message));
                 }
-                let reference = table.value.clone();
-                let (id, kind) = (table.id.as_ref().map(|id| id.value.clone()), build_kind(document, &span, table));
-                let (Some(id), Some(kind), Some(reference)) = (id, kind, reference) else { return };
-                let fit = |value: &[u8]| is_fit(&kind, value);
-                let value = document.within("value", |document| secret(document, &reference, rules, resolve, &fit));
+                let (id, reference) = (table.id.as_ref().map(|id| id.value.clone()), table.value.clone());
+                let kind = build_kind(document, &span, table).filter(|_| document.is_clean());
+                let fit = |value: &[u8]| kind.as_ref().map_or(Ok(()), |kind| is_fit(kind, value));
+                let value = reference.and_then(|reference| {
+                    document.within("value", |document| secret(document, &reference, rules, resolve, &fit))
+                });
+                let (Some(id), Some(kind)) = (id, kind) else { return };
                 let line = document.line(span.start);
-                credentials.push((index, Credential { id: id.into(), kind, value, line }));
+                credentials.push(Credential { id: id.into(), kind, value, line });
             });
         });
     }
@@ -219,10 +214,12 @@ fn is_fit(kind: &CredentialKind, value: &[u8]) -> Result<(), &'static str> {
 fn build_connections(
     document: &mut Document<'_>,
     tables: Vec<Located<ConnectionTable>>,
-    credentials: &[(usize, Credential)],
+    credentials: &[Credential],
     rules: &Rules,
     resolve: &mut Resolve<'_>,
 ) -> Vec<Connection> {
+    let places: HashMap<&str, usize> =
+        credentials.iter().enumerate().map(|(place, credential)| (&*credential.id, place)).collect();
     let mut seen = BTreeSet::new();
     let mut connections = Vec::with_capacity(tables.len());
     for (index, Located { span, value: table }) in tables.into_iter().enumerate() {
@@ -233,7 +230,7 @@ fn build_connections(
                     document.within("id", |document| document.fault(id.span.clone(), message));
                 }
                 let credential = table.credential.as_ref().and_then(|named| {
-                    let place = credentials.iter().position(|(_, credential)| *credential.id == *named.value);
+                    let place = places.get(named.value.as_str()).copied();
                     if place.is_none() {
                         let message = format!(
                             "\"{}\" is no credential of this file; add a [[credential]] of that id",
@@ -262,6 +259,10 @@ fn build_connections(
     connections
 }
 
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+
+const NO_CERTIFICATE: &str = "names no certificate in PEM: nothing begins with -----BEGIN CERTIFICATE-----";
+
 /// TLS of a connection, and whether all of it is there.
 fn build_tls(
     document: &mut Document<'_>,
@@ -287,10 +288,8 @@ fn build_tls(
         };
         document.within(key, |document| secret(document, written, rules, resolve, &fit))
     };
-    const NO_CERTIFICATE: &str = "names no certificate in PEM: nothing begins with -----BEGIN CERTIFICATE-----";
-    let roots = get("roots", &table.roots, "-----BEGIN CERTIFICATE-----", NO_CERTIFICATE);
-    let certificate =
-        get("client_certificate", &table.client_certificate, "-----BEGIN CERTIFICATE-----", NO_CERTIFICATE);
+    let roots = get("roots", &table.roots, CERTIFICATE, NO_CERTIFICATE);
+    let certificate = get("client_certificate", &table.client_certificate, CERTIFICATE, NO_CERTIFICATE);
     let key = get("client_key", &table.client_key, "PRIVATE KEY-----", "names no private key in PEM");
     let whole = roots.is_some() == table.roots.is_some()
         && certificate.is_some() == table.client_certificate.is_some()
@@ -314,7 +313,8 @@ fn secret(
         Err(message) => Err(message.to_owned()),
     });
     match found {
-        Ok(secret) => Some(secret),
+        // No secret is empty: this one stands for one that cannot be used.
+        Ok(secret) => Some(secret).filter(|secret| !secret.is_empty()),
         Err(_) if rules.lenient => None,
         Err(message) if rules.takes_calls => {
             document.fault(reference.span.clone(), message);

@@ -8,7 +8,7 @@ mod text;
 
 pub(crate) use build::{Tables, build};
 pub use rule::{EgressRule, RuleMode};
-pub(crate) use rule::{Rule, mode};
+pub(crate) use rule::{Rule, RuleTable, mode};
 pub(crate) use tables::{ConnectionTable, CredentialTable, EgressTable, connector_id};
 pub use tenant::{
     Connection, ConnectionTls, Credential, CredentialKind, EgressRole, EgressToken, SniRule, TenantEgress,

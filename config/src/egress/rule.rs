@@ -38,11 +38,11 @@ impl RuleMode {
 pub struct EgressRule {
     /// A name, `*.zone` or an address, as it was written.
     pub host: String,
-    /// None: the ports that are usual for the way.
+    /// None: of a rule that denies, all; of one that allows, those that are usual for the way.
     pub ports: Vec<u16>,
-    /// None: every method. Rules with methods or paths are about requests that can be seen: not about tunnels.
+    /// None: every method. `CONNECT` stands for tunnels.
     pub methods: Vec<String>,
-    /// Prefixes of paths, each `/…`; none: every path.
+    /// Prefixes of paths, each `/…`; none: every path. What they hold is judged where they are matched.
     pub paths: Vec<String>,
     pub mode: RuleMode,
     /// How records call it.
@@ -57,13 +57,13 @@ settings! {
         /// A host name, `*.` and a zone for every name within it, or an address (IPv6 in brackets).
         host: Option<String> = None, needed(Maybe(host_text())), live,
             "A rule without a host would be about everything.";
-        /// Ports; empty means the usual ones: `egress.connect_ports` for tunnels, `egress.ports` for requests.
+        /// Ports. Empty means, of a rule that denies, every one; of one that allows, the usual ones: `egress.connect_ports` for tunnels, `egress.ports` for requests.
         ports: Vec<u16> = Vec::new(), List(port(), 0..=64), live,
             "Few services are anywhere else.";
-        /// Methods of requests; empty means every one. Whoever names some allows no tunnel: nobody sees into it.
+        /// Methods of requests, in capitals; empty means every one. `CONNECT` among them stands for tunnels, which show no other method.
         methods: Vec<String> = Vec::new(), List(method(), 0..=32), live,
             "A host that may be called may be called by every method.";
-        /// Prefixes of paths, each begins with `/`; empty means every path. Whoever names some allows no tunnel.
+        /// Prefixes of paths, each begins with `/`; empty means every path. A tunnel shows no path, so a rule that allows some allows no tunnel.
         paths: Vec<String> = Vec::new(), List(path_prefix(), 0..=256), live,
             "A host that may be called may be called on every path.";
         /// What happens to what this rule would refuse.

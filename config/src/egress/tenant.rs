@@ -118,6 +118,13 @@ impl TenantEgress {
     pub fn credential(&self, connection: &Connection) -> Option<&Credential> {
         self.credentials.get(usize::try_from(connection.credential?).ok()?)
     }
+
+    /// Takes the connections out of use whose TLS is made of secrets: one of those is not what it should be.
+    pub(crate) fn withdraw_tls(&mut self) {
+        for connection in &mut self.connections {
+            connection.usable &= connection.tls.take().is_none();
+        }
+    }
 }
 
 impl fmt::Debug for EgressToken {

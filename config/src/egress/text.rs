@@ -92,9 +92,6 @@ pub(crate) const fn method() -> Text<String> {
                 let upper = text.to_ascii_uppercase();
                 return Err(format!("{text:?} has small letters, and methods tell them apart; write {upper:?}"));
             }
-            if text == "CONNECT" {
-                return Err("is no method of a request that can be seen; what may be tunnelled is a rule without methods and paths".into());
-            }
             Ok(text.to_owned())
         },
         String::clone,
@@ -109,16 +106,27 @@ pub(crate) const fn path_prefix() -> Text<String> {
             if !text.starts_with('/') {
                 return Err(format!("{text:?} does not begin with a slash; write such as \"/v1/\""));
             }
-            path(text).map(|()| text.to_owned())
+            if text.len() > PATH_BYTES_MAX {
+                return Err(format!("is longer than {PATH_BYTES_MAX} bytes"));
+            }
+            match text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '?' | '#')) {
+                Some(odd) => {
+                    Err(format!("{text:?} holds {odd:?}; write the path as it stands in a request, without query"))
+                }
+                None => Ok(text.to_owned()),
+            }
         },
         String::clone,
     )
 }
 
+/// Longer than any path that somebody writes down.
+const PATH_BYTES_MAX: usize = 1024;
+
 /// A path that every program reads in the same way, `/…`.
 fn path(text: &str) -> Result<(), String> {
-    if text.len() > 1024 {
-        return Err("is longer than 1024 bytes".into());
+    if text.len() > PATH_BYTES_MAX {
+        return Err(format!("is longer than {PATH_BYTES_MAX} bytes"));
     }
     if let Some(odd) = text.chars().find(|c| !c.is_ascii_graphic() || "?#\\%\"<>^`{|}".contains(*c)) {
         return Err(format!("{text:?} holds {odd:?}; write the path plainly, without query and without escapes"));

@@ -6,12 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Listener;
+use super::egress_listener::{self, ListenerForm};
+use super::{Issuer, Listener, Opening, Pool};
 use crate::egress::{EgressRule, Rule, RuleMode, mode, port};
 use crate::form::{
     AtLine, Bytes, Choice, Count, Flag, Lined, List, Maybe, Span, Table, Text, address, path, settings, shown, text,
 };
-use crate::settings::{Issuer, Opening, Pool};
 use crate::units::{GIB, KIB, MIB, TIB, days, seconds};
 
 const MS: Duration = Duration::from_millis(1);
@@ -72,7 +72,7 @@ settings! {
             Choice(&[("loopback", PlaintextGrants::Loopback), ("never", PlaintextGrants::Never)]), live,
             "Whoever reads a grant on its way can call with it until it ends.";
         /// Bounds on connections and requests of callers, in front of everything else.
-        listener: Listener = Listener::default(), Table, restart, "";
+        listener: Listener = egress_listener::default(), ListenerForm, restart, "";
         /// Where names are looked up.
         dns: EgressDns = EgressDns::default(), Table, restart, "";
         /// Bounds on calls.

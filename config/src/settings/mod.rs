@@ -4,6 +4,7 @@
 //! this default. Reading, the reference and the schema all come from that row.
 
 mod egress;
+mod egress_listener;
 mod gateway;
 mod issuer;
 mod limits;
@@ -11,6 +12,7 @@ mod log;
 mod node;
 mod opening;
 mod pool;
+mod resolv_conf;
 
 pub(crate) use egress::RULES_MAX;
 pub use egress::{Connectors, Egress, EgressDns, EgressLimits, EgressRecords, PlaintextGrants};
@@ -21,6 +23,7 @@ pub(crate) use log::class_name;
 pub use log::{Holding, Log, RetentionClass, SyncMode, WhenFull};
 pub use node::{Admin, LogFormat, LogLevel, Logging, Node, Tenants};
 pub use opening::Opening;
+pub(crate) use pool::DEFAULT_POOL;
 pub use pool::{Pool, PoolAddress};
 
 use std::path::Path;
@@ -124,6 +127,40 @@ mod tests {
         new.log.retention[0].age = crate::units::days(1);
         new.limits.tenant.events = Some(crate::Rate { per_second: 1, burst: 1 });
         assert_eq!(old.restart_needed(&new), ["node.id", "gateway.listener.idle_timeout", "log.retention"]);
+    }
+
+    #[test]
+    fn policy_of_the_way_out_is_live_and_its_sockets_wait() {
+        let read = |text: &str| {
+            let (appliance, faults) = crate::parse_appliance(Path::new("tidegate.toml"), text.as_bytes());
+            appliance.unwrap_or_else(|| panic!("{faults:?}"))
+        };
+        let old = read("[egress]\n");
+        let new = read(
+            "# A line more.\n[egress]\nlisten = [\"127.0.0.1:3129\"]\nname = \"edge\"\nthreads = 1000\nmode = \"report\"\nallow = [\"a.example.com\"]\n\
+            deny = [\"b.example.com\"]\nconnect_ports = [8443]\nports = [8080]\nown_addresses = [\"192.0.2.7\"]\nnat64 = [\"64:ff9b::/96\"]\n\
+            audience = \"x\"\nplaintext_grants = \"never\"\n[egress.listener]\nidle_timeout = \"5s\"\n[egress.dns]\nservers = [\"192.0.2.53\"]\n\
+            [egress.limits]\ncalls_max = 5000\n[[egress.issuer]]\nname = \"p\"\nkeys = [\"ed25519:x\"]\ntenants = [\"*\"]\n\
+            [[egress.pool]]\nname = \"default\"\naddresses = [{ v4 = \"192.0.2.1\" }]\n\
+            [[egress.opening]]\nhost = \"db.internal\"\nnetworks = [\"10.0.0.0/8\"]\nports = [1]\ntenant = \"acme\"\n[connectors]\ndirectory = \"c\"\n",
+        );
+        let wait = ["egress.listen", "egress.threads", "egress.listener.idle_timeout", "egress.dns.servers"];
+        assert_eq!(old.restart_needed(&new), wait);
+        let live = old.with_live(new.clone());
+        let sockets =
+            |egress: &Egress| (egress.listen.clone(), egress.threads, egress.listener.clone(), egress.dns.clone());
+        assert_eq!(sockets(&live.egress), sockets(&old.egress));
+        let Egress { listen, threads, listener, dns, .. } = old.egress.clone();
+        assert_eq!(live.egress, Egress { listen, threads, listener, dns, ..new.egress.clone() });
+        assert_eq!(live.connectors, new.connectors);
+        assert_eq!(live.restart_needed(&new), wait);
+        // Where something stands is no difference.
+        let moved = read("\n\n[egress]\n");
+        assert_eq!(old.restart_needed(&moved), Vec::<String>::new());
+        assert_eq!(
+            read("[egress]\n").restart_needed(&read("[gateway]\npublic_url = \"https://a.example.com\"\n")).len(),
+            2
+        );
     }
 
     #[test]

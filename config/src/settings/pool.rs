@@ -1,12 +1,13 @@
 //! `[[egress.pool]]`: the addresses that calls leave from.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::class_name;
+use super::{Egress, class_name};
 use crate::document::Document;
 use crate::form::{AtLine, Flag, Form, Lined, List, Maybe, Table, Text, needed, settings, text};
 
@@ -29,6 +30,17 @@ settings! {
         v4: Option<Ipv4Addr> = None, Maybe(v4()), live, "Without one, IPv4 destinations cannot be called from here.";
         /// IPv6 address.
         v6: Option<Ipv6Addr> = None, Maybe(v6()), live, "Without one, IPv6 destinations cannot be called from here.";
+    }
+}
+
+/// Tenants that name no pool leave by the one of this name. Where there are no pools it stands for what the kernel
+/// chooses.
+pub(crate) const DEFAULT_POOL: &str = "default";
+
+impl Egress {
+    /// Names that a tenant can leave by.
+    pub(crate) fn pool_names(&self) -> BTreeSet<Box<str>> {
+        self.pool.iter().map(|pool| pool.name.value.as_str()).chain([DEFAULT_POOL]).map(Box::from).collect()
     }
 }
 
@@ -74,9 +86,8 @@ struct PoolAddressForm;
 
 impl Form<PoolAddress> for PoolAddressForm {
     fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<PoolAddress> {
-        let before = document.has_errors();
         let PoolAddressTable { v4, v6 } = Table.read(document, at)?;
-        if v4.is_none() && v6.is_none() && before == document.has_errors() {
+        if v4.is_none() && v6.is_none() && document.is_clean() {
             document.fault(at.span(), "has neither v4 nor v6; write { v4 = \"192.0.2.1\" }");
         }
         (v4.is_some() || v6.is_some()).then_some(PoolAddress { v4, v6 })

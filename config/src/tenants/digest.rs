@@ -1,6 +1,7 @@
 //! Whether a file, or a secret that it refers to, is what it was: without parsing it.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use crate::secret::ResolvedSecret;
 use crate::tenant_file::Rules;
@@ -25,6 +26,8 @@ pub(crate) struct Digester {
     /// Random per process, so that a digest in a dump says nothing about a secret.
     key: [u8; 32],
     settings: [u8; 32],
+    /// What else files are judged by.
+    basis: [u8; 32],
 }
 
 impl Digester {
@@ -34,12 +37,17 @@ impl Digester {
         for part in key.chunks_exact_mut(8) {
             part.copy_from_slice(&RandomState::new().hash_one(0_u8).to_le_bytes());
         }
-        Self { key, settings: [0; 32] }
+        Self { key, settings: [0; 32], basis: [0; 32] }
+    }
+
+    /// What else than the appliance's file a tenant's file is judged by.
+    pub(crate) fn judge_by(&mut self, basis: &dyn fmt::Debug) {
+        self.basis = *blake3::hash(format!("{basis:?}").as_bytes()).as_bytes();
     }
 
     /// What of the appliance's file a tenant's file is judged by: if that changes, everything is judged again.
     pub(crate) fn settle_on(&mut self, rules: &Rules, allow_env: &[String]) {
-        self.settings = *blake3::hash(format!("{rules:?} {allow_env:?}").as_bytes()).as_bytes();
+        self.settings = *blake3::hash(format!("{rules:?} {allow_env:?} {:?}", self.basis).as_bytes()).as_bytes();
     }
 
     /// Digest of the settings and a file's bytes, and of the bytes and all that its references resolve to: half of it

@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use domain::{Secret, TenantId};
+use domain::{ConnectionId, Secret, TenantId};
 
 use super::digest::{self, References};
 use super::last_good::{Index, LastGood, Which};
 use super::reader::Reader;
 use super::settle::Past;
-use super::{Bad, Judged, Unavailable};
+use super::{Bad, InForce, Unavailable};
 use crate::fault::has_errors;
 use crate::read;
 use crate::secret::{ResolvedSecret, TenantSecrets};
@@ -49,7 +49,7 @@ impl Kept {
 /// What answers for a faulty file.
 #[derive(Debug)]
 pub(crate) struct Fallback<C> {
-    pub(super) made: Option<Arc<C>>,
+    pub(super) made: Option<C>,
     /// What the last good version had and cannot answer for now.
     pub(super) gone: Unavailable,
     /// What is wrong with it, if anything is.
@@ -122,7 +122,7 @@ pub(super) fn passes(fault: &std::io::Error) -> bool {
     read::is_passing(fault) && fault.kind() != std::io::ErrorKind::Unsupported
 }
 
-impl<C: Judged> Reader<'_, '_, C> {
+impl<C: InForce> Reader<'_, '_, C> {
     pub(super) fn secrets(&self, id: &TenantId) -> TenantSecrets<'_> {
         let allowed = &self.appliance.tenants.allow_env;
         TenantSecrets::new(self.environment, allowed, &self.rules.directory, id.as_str())
@@ -142,20 +142,21 @@ impl<C: Judged> Reader<'_, '_, C> {
         }
     }
 
-    /// A version without what of its secrets cannot be used, what has none left (it is disabled in it), and whether
-    /// anything is missing. None where more than that is wrong, with the first fault.
+    /// A version without what of its secrets cannot be used, what has none left (it is disabled in it), and what is
+    /// missing, if anything is. None where more than that is wrong, with the first fault.
     fn with_what_is_there(
         &mut self,
         id: &TenantId,
         text: &[u8],
         digest: [u8; 16],
         references: &References,
-    ) -> Result<(Arc<C>, Unavailable, bool), String> {
+    ) -> Result<(C, Unavailable, Option<String>), String> {
         let path = self.path(id);
         // No secret is empty: this one stands for those that cannot be used until they are taken out.
         let none = || ResolvedSecret { secret: Secret::new(*b""), warning: None };
         let resolve = &mut |it: &str| references.take(it).unwrap_or(Ok(none())).or_else(|_| Ok(none()));
-        let (tenant, faults) = tenant_file::parse(&path, Some(id), text, &self.rules, &mut self.names, resolve);
+        let rules = self.rules.lenient();
+        let (tenant, faults) = tenant_file::parse(&path, Some(id), text, &rules, &mut self.names, resolve);
         let first = |faults: &[crate::Fault]| {
             faults.iter().find(|fault| fault.is_error()).map_or_else(String::new, |fault| fault.message.clone())
         };
@@ -169,21 +170,39 @@ impl<C: Judged> Reader<'_, '_, C> {
             endpoint.secrets = left;
             give_up_without_secrets(endpoint, &mut gone);
         }
+        let calls = self.connections_lost(&tenant);
         let (made, faults) = (self.judge)(tenant.clone());
         if let Some(made) = made.filter(|_| !has_errors(&faults)) {
-            return Ok((Arc::new(made), gone, lost));
+            return Ok((made, gone.clone(), (lost || !calls.is_empty()).then(|| lost_secrets(&gone, &calls))));
         }
-        // Then it may be what is in the files: text that is no key of its scheme.
-        let bare = Tenant { endpoints: Box::default(), ..tenant.clone() };
-        if !self.passes(&bare, &[]) {
-            return Err(first(&faults));
-        }
+        // Then it may be what is in the files: text that is no key of its scheme, or no certificate.
         let mut endpoints = std::mem::take(&mut tenant.endpoints);
-        self.take_out_unfit(&bare, &mut endpoints, &mut gone);
+        if !self.passes(&tenant, &[]) {
+            if let Some(egress) = tenant.egress_mut() {
+                egress.withdraw_tls();
+            }
+            if !self.passes(&tenant, &[]) {
+                return Err(first(&faults));
+            }
+        }
+        // Its way out was judged: not again with every endpoint.
+        self.take_out_unfit(&tenant.without_egress(), &mut endpoints, &mut gone);
         tenant.endpoints = endpoints;
+        let calls = self.connections_lost(&tenant);
         let (made, faults) = (self.judge)(tenant);
         let made = made.filter(|_| !has_errors(&faults)).ok_or_else(|| first(&faults))?;
-        Ok((Arc::new(made), gone, true))
+        let why = lost_secrets(&gone, &calls);
+        Ok((made, gone, Some(why)))
+    }
+
+    /// Connections that cannot be called for want of a secret.
+    fn connections_lost(&self, tenant: &Tenant) -> Vec<ConnectionId> {
+        let egress = tenant.egress().filter(|_| self.rules.takes_calls);
+        let connections = egress.iter().flat_map(|egress| egress.connections.iter().map(|it| (*egress, it)));
+        let lost = connections.filter(|(egress, connection)| {
+            !connection.usable || egress.credential(connection).is_some_and(|credential| credential.value.is_none())
+        });
+        lost.map(|(_, connection)| connection.id.clone()).collect()
     }
 
     /// Takes out secrets that their endpoints' schemes refuse. It halves what it looks at, so that one among many costs
@@ -214,7 +233,7 @@ impl<C: Judged> Reader<'_, '_, C> {
 
     fn parse_with_stand_ins(&mut self, id: &TenantId, text: &[u8]) -> Option<Tenant> {
         let stand_in = &mut |_: &str| Ok(ResolvedSecret { secret: Secret::new(*b"any"), warning: None });
-        tenant_file::parse(&self.path(id), Some(id), text, &self.rules, &mut self.names, stand_in).0
+        tenant_file::parse(&self.path(id), Some(id), text, &self.rules.lenient(), &mut self.names, stand_in).0
     }
 }
 
@@ -226,8 +245,8 @@ fn give_up_without_secrets(endpoint: &mut Endpoint, gone: &mut Unavailable) {
     }
 }
 
-impl<C: Judged> Past<C> for Reader<'_, '_, C> {
-    fn fallback(&mut self, id: &TenantId, before: Option<&Arc<C>>, was: Option<&Bad>) -> Fallback<C> {
+impl<C: InForce> Past<C> for Reader<'_, '_, C> {
+    fn fallback(&mut self, id: &TenantId, before: Option<&C>, was: Option<&Bad>) -> Fallback<C> {
         let kept = was.map_or(&Kept::Unknown, |was| &was.kept);
         // While it cannot be said what there is now, what was stays, also what of it answered 503.
         let mut gone = Unavailable::of(&self.path(id));
@@ -239,7 +258,7 @@ impl<C: Judged> Past<C> for Reader<'_, '_, C> {
             Fallback { made: before.cloned(), gone: gone.clone(), why, kept, unread: false }
         };
         let unusable = |mut gone: Unavailable, had: Option<&Tenant>, why: Option<String>, kept: Kept| {
-            for had in before.map(|made| made.tenant()).into_iter().chain(had) {
+            for had in before.map(InForce::tenant).into_iter().chain(had) {
                 gone.add(&Unavailable::all_of(had));
             }
             Fallback { made: None, gone, why, kept, unread: false }
@@ -283,10 +302,7 @@ impl<C: Judged> Past<C> for Reader<'_, '_, C> {
             return as_it_was(&gone, None, kept);
         }
         match self.with_what_is_there(id, &text, digest, &references) {
-            Ok((made, gone, lost)) => {
-                let why = lost.then(|| lost_secrets(&gone));
-                Fallback { made: Some(made), gone, why, kept, unread: false }
-            }
+            Ok((made, gone, why)) => Fallback { made: Some(made), gone, why, kept, unread: false },
             // The settings that it is judged by are others, and what it says and refers to is the same.
             Err(_) if before.is_some_and(|made| digest::has_same_content(&made.tenant().digest, &digest)) => {
                 as_it_was(&gone, None, kept)
@@ -308,11 +324,16 @@ impl<C: Judged> Past<C> for Reader<'_, '_, C> {
     }
 }
 
-fn lost_secrets(gone: &Unavailable) -> String {
-    let ids: Vec<_> = gone.endpoints.iter().take(NAMED_MAX).map(ToString::to_string).collect();
-    let without = match ids.as_slice() {
-        [] => String::new(),
-        ids => format!("; without any, these endpoints answer 503: {}", ids.join(", ")),
-    };
-    format!("what is in force has lost the secrets that are not there any more or cannot be used{without}")
+fn lost_secrets(gone: &Unavailable, calls: &[ConnectionId]) -> String {
+    fn named(what: &str, ids: &[impl ToString]) -> String {
+        let ids: Vec<_> = ids.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        match ids.as_slice() {
+            [] => String::new(),
+            ids => format!("; without any, these {what} answer 503: {}", ids.join(", ")),
+        }
+    }
+    let (endpoints, connections) = (named("endpoints", &gone.endpoints), named("connections", calls));
+    format!(
+        "what is in force has lost the secrets that are not there any more or cannot be used{endpoints}{connections}"
+    )
 }

@@ -9,7 +9,7 @@
 //! - What cannot be read for a reason that passes stays as it was, and [`TenantsLoad::again`] says to look again.
 //! - A faulty file touches nobody else. Who had an endpoint id or an alias keeps it against a newcomer. While the state
 //!   directory cannot be read and will be, a newcomer does not get what a faulty file names: it may have had it.
-//! - A file that did not change, and whose secrets did not, is not parsed again: its `Arc<Tenant>` is the same.
+//! - A file that did not change, and whose secrets did not, is not parsed again: what is in force of it is the same.
 //! - A file that is gone takes its tenant with it, durably: so one look is not enough. It has to be missing in two
 //!   listings, [`ABSENCE`] apart, and the tenant is served until then. A directory that cannot be listed, that has no
 //!   tenant's file left (a volume that is not mounted), or that has too many entries takes nobody.
@@ -17,6 +17,7 @@
 mod claims;
 mod digest;
 mod fallback;
+mod judge;
 mod last_good;
 mod listing;
 mod reader;
@@ -24,6 +25,7 @@ mod recover;
 mod settle;
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +40,7 @@ use crate::tenant_file::{Names, Rules};
 
 use digest::Digester;
 use fallback::{Kept, Shelf};
+pub use judge::{Both, InForce, Judge, Judged, Second, both};
 use last_good::{Index, LastGood, Record};
 use listing::Listing;
 use reader::Reader;
@@ -50,27 +53,11 @@ pub const ABSENCE: Duration = Duration::from_secs(1);
 /// Ten times as many removals as an appliance has tenants, while the state directory cannot be written: below 100 MB.
 const GONE_MAX: usize = 1_000_000;
 
-/// What a later stage makes of a tenant that parsed, and says about it: unknown schemes, keys that cannot be decoded, known
-/// answers that fail. An error among its faults makes the file faulty, and so does nothing.
-pub type Judge<'j, C> = dyn FnMut(Tenant) -> (Option<C>, Vec<Fault>) + 'j;
-
-/// What a judge made of a tenant: that is what is kept, and it has the tenant inside.
-pub trait Judged {
-    fn tenant(&self) -> &Tenant;
-}
-
-/// Nothing is made of it: it is as it was read.
-impl Judged for Tenant {
-    fn tenant(&self) -> &Tenant {
-        self
-    }
-}
-
 /// What the tenants' directory says now.
 #[derive(Debug)]
-pub struct TenantsLoad<C = Tenant> {
-    /// Every tenant in force, by id; the same `Arc` as before where nothing changed.
-    pub tenants: Vec<Arc<C>>,
+pub struct TenantsLoad<C = Arc<Tenant>> {
+    /// Every tenant in force, by id; the same as before where nothing changed.
+    pub tenants: Vec<C>,
     /// Faulty files without a last good version.
     pub unavailable: Vec<Unavailable>,
     /// Everything that is wrong now. A warning about a file is said when the file is read, and not again.
@@ -97,7 +84,7 @@ pub struct Unavailable {
 
 /// The tenants' files, and what is remembered of them between loads.
 #[derive(Debug)]
-pub struct TenantFiles<C = Tenant> {
+pub struct TenantFiles<C = Arc<Tenant>> {
     known: Vec<Known<C>>,
     last_good: Option<LastGood>,
     /// Whether this process has loaded before: until then the state directory says who was there first.
@@ -114,10 +101,10 @@ pub struct TenantFiles<C = Tenant> {
     clock: Arc<dyn Clock>,
 }
 
-/// One file between loads: 16 bytes for a good one beside its tenant.
+/// One file between loads: for a good one 8 bytes beside what is in force.
 #[derive(Debug)]
 pub(crate) struct Known<C> {
-    tenant: Option<Arc<C>>,
+    tenant: Option<C>,
     bad: Option<Box<Bad>>,
 }
 
@@ -142,13 +129,13 @@ impl Bad {
     }
 }
 
-impl<C: Judged> Known<C> {
+impl<C: InForce> Known<C> {
     fn id(&self) -> Option<&TenantId> {
         self.bad.as_ref().map(|bad| &bad.id).or_else(|| self.tenant.as_ref().map(|made| &made.tenant().id))
     }
 }
 
-impl<C: Judged> TenantFiles<C> {
+impl<C: InForce> TenantFiles<C> {
     /// Files whose last good versions are kept under `tenants.state_directory` of the appliance's file.
     pub fn new(appliance: &Appliance) -> Self {
         Self { last_good: Some(LastGood::new(&appliance.tenants.state_directory)), ..Self::without_state() }
@@ -175,13 +162,23 @@ impl<C: Judged> TenantFiles<C> {
         Self { clock, ..self }
     }
 
+    /// What the judge judges by beside the tenant, such as connectors: when that changes, every file is judged again at
+    /// the next load. Whatever its `Debug` shows counts.
+    pub fn judged_by(&mut self, basis: &dyn fmt::Debug) {
+        self.digester.judge_by(basis);
+    }
+
     /// Loads the tenants' files, the first and every later time; only what changed since is parsed.
-    pub fn load(
+    pub fn load<M: Into<C>>(
         &mut self,
         appliance: &Appliance,
         environment: &dyn Environment,
-        judge: &mut Judge<'_, C>,
+        judge: &mut Judge<'_, M>,
     ) -> TenantsLoad<C> {
+        let judge = &mut |tenant| {
+            let (made, faults) = judge(tenant);
+            (made.map(Into::into), faults)
+        };
         let mut faults = Vec::new();
         let (index, mut again) = self.read_index(&mut faults);
         self.unsaved |= self.warm && self.last_good.as_ref().is_some_and(|last_good| !last_good.is_there());
@@ -367,7 +364,7 @@ impl<C: Judged> TenantFiles<C> {
                 if any_unavailable {
                     claims.claim(owner, made.tenant());
                 }
-                load.tenants.push(Arc::clone(made));
+                load.tenants.push(made.clone());
             }
             self.known.push(slot.into_known());
         }

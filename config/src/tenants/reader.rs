@@ -8,7 +8,7 @@ use domain::TenantId;
 use super::digest::{Digester, References};
 use super::fallback::Shelf;
 use super::settle::{Slot, Spool};
-use super::{Judge, Judged, Known, Unavailable, recover};
+use super::{InForce, Judge, Known, Unavailable, recover};
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::read;
@@ -33,7 +33,7 @@ pub(super) struct Reader<'a, 'j, C> {
     pub(super) judge: &'a mut Judge<'j, C>,
 }
 
-impl<C: Judged> Reader<'_, '_, C> {
+impl<C: InForce> Reader<'_, '_, C> {
     pub(super) fn path(&self, id: &TenantId) -> PathBuf {
         file_of(&self.rules.directory, id.as_str())
     }
@@ -77,7 +77,7 @@ impl<C: Judged> Reader<'_, '_, C> {
             }
             Some(Known { tenant: Some(made), bad: Some(bad) }) if bad.is_over(made.tenant().digest == digest) => {
                 // Its last good version again, which is in force already.
-                let tenant = Arc::clone(&made);
+                let tenant = made.clone();
                 let before = Known { tenant: Some(made), bad: Some(bad) };
                 let mut slot = Slot::good(id, Some(before), tenant, Vec::new(), false);
                 slot.text = self.spool.as_mut().filter(|_| self.unsaved).and_then(|spool| spool.put(&bytes));
@@ -133,10 +133,10 @@ impl<C: Judged> Reader<'_, '_, C> {
     }
 
     /// What the judge made of a tenant that parsed; none where anything is an error.
-    fn judged(&mut self, tenant: Tenant, faults: &mut Vec<Fault>) -> Option<Arc<C>> {
+    fn judged(&mut self, tenant: Tenant, faults: &mut Vec<Fault>) -> Option<C> {
         let (made, more) = (self.judge)(tenant);
         faults.extend(more);
-        made.filter(|_| !crate::fault::has_errors(faults)).map(Arc::new)
+        made.filter(|_| !crate::fault::has_errors(faults))
     }
 
     fn parse(

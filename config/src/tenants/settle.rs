@@ -7,13 +7,11 @@
 //! endpoint is the faulty one and holds up nobody's update, and an endpoint moves between two tenants when both files
 //! say so in one push.
 
-use std::sync::Arc;
-
 use domain::TenantId;
 
 use super::claims::{Claims, Conflict, Owner};
 use super::fallback::{Fallback, Kept};
-use super::{Bad, Judged, Known, Unavailable};
+use super::{Bad, InForce, Known, Unavailable};
 use crate::fault::Fault;
 use crate::tenant::Tenant;
 
@@ -25,7 +23,7 @@ pub(crate) struct Slot<C> {
     /// The file's text in the spool, where it has to be kept.
     pub(crate) text: Option<Text>,
     /// In force before this load.
-    before: Option<Arc<C>>,
+    before: Option<C>,
     /// What was wrong before this load.
     was: Option<Box<Bad>>,
     state: State<C>,
@@ -36,7 +34,7 @@ enum State<C> {
     /// As it was at the load before.
     Unchanged(Known<C>),
     /// Good by itself. An incumbent was there before this process was.
-    Good { tenant: Arc<C>, incumbent: bool },
+    Good { tenant: C, incumbent: bool },
     /// Faulty, and what is in force instead. Few are: boxed, so that a hundred thousand good ones are small.
     Faulty(Box<Faulty<C>>),
 }
@@ -84,19 +82,13 @@ impl Spool {
     }
 }
 
-impl<C: Judged> Slot<C> {
+impl<C: InForce> Slot<C> {
     pub(crate) fn unchanged(id: TenantId, known: Known<C>) -> Self {
         let faults = known.bad.as_ref().map_or_else(Vec::new, |bad| bad.faults.clone());
         Self { id, faults, text: None, before: known.tenant.clone(), was: None, state: State::Unchanged(known) }
     }
 
-    pub(crate) fn good(
-        id: TenantId,
-        before: Option<Known<C>>,
-        tenant: Arc<C>,
-        faults: Vec<Fault>,
-        incumbent: bool,
-    ) -> Self {
+    pub(crate) fn good(id: TenantId, before: Option<Known<C>>, tenant: C, faults: Vec<Fault>, incumbent: bool) -> Self {
         let (before, was) = before.map_or((None, None), |known| (known.tenant, known.bad));
         Self { id, faults, text: None, before, was, state: State::Good { tenant, incumbent } }
     }
@@ -121,7 +113,7 @@ impl<C: Judged> Slot<C> {
         }
     }
 
-    pub(crate) fn in_force(&self) -> Option<&Arc<C>> {
+    pub(crate) fn in_force(&self) -> Option<&C> {
         match &self.state {
             State::Unchanged(known) => known.tenant.as_ref(),
             State::Good { tenant, .. } => Some(tenant),
@@ -140,7 +132,7 @@ impl<C: Judged> Slot<C> {
 
     pub(crate) fn changed(&self) -> bool {
         match (&self.before, self.in_force()) {
-            (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
+            (Some(before), Some(now)) => !before.is(now),
             (None, None) => match (&self.state, &self.was) {
                 (State::Unchanged(_), _) => false,
                 // Looked through again, and the same answers 503.
@@ -227,13 +219,13 @@ impl<C: Judged> Slot<C> {
 /// Where last good versions are looked up.
 pub(crate) trait Past<C> {
     /// The last good version as far as it can be used now, with its secrets as they are now.
-    fn fallback(&mut self, id: &TenantId, before: Option<&Arc<C>>, was: Option<&Bad>) -> Fallback<C>;
+    fn fallback(&mut self, id: &TenantId, before: Option<&C>, was: Option<&Bad>) -> Fallback<C>;
     /// What the last good version has, whether it can still be used or not: its secrets are stand-ins.
     fn had(&mut self, id: &TenantId, was: Option<&Bad>) -> Option<Tenant>;
 }
 
 /// Settles who is in force.
-pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>) -> Vec<Slot<C>> {
+pub(crate) fn settle<C: InForce>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>) -> Vec<Slot<C>> {
     let endpoints = slots.iter().filter_map(Slot::in_force).map(|made| made.tenant().endpoints.len()).sum();
     let mut claims = Claims::with_capacity(endpoints);
     let fall_back =
@@ -290,7 +282,7 @@ pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>)
     let mut failing = Vec::new();
     for owner in 0..slots.len() {
         let State::Good { tenant, incumbent: false } = &slots[owner].state else { continue };
-        let made = Arc::clone(tenant);
+        let made = tenant.clone();
         let tenant = made.tenant();
         let mut conflicts = claims.conflicts(owner, tenant);
         if conflicts.is_empty() {
@@ -314,7 +306,7 @@ pub(crate) fn settle<C: Judged>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>)
 }
 
 /// Claims for a last good version again what newcomers took meanwhile; they fail in turn, each at most once.
-fn put_back<C: Judged>(
+fn put_back<C: InForce>(
     owner: Owner,
     slots: &mut [Slot<C>],
     claims: &mut Claims,

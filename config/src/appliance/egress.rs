@@ -1,0 +1,159 @@
+//! What no key of `[egress]` can see alone.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr};
+
+use super::Check;
+use crate::egress::RuleMode;
+use crate::settings::{Appliance, DEFAULT_POOL, Egress, Gateway, Issuer, PlaintextGrants, Pool};
+
+pub(super) fn cross_check(check: &mut Check<'_, '_, '_>, appliance: &Appliance) {
+    let egress = &appliance.egress;
+    if !egress.enabled {
+        return;
+    }
+    listeners(check, egress, &appliance.gateway);
+    if egress.mode == RuleMode::Open {
+        check.warn(
+            &["egress", "mode"],
+            "lets every tenant call every public address that no rule denies; where a single tenant is meant, write it into that tenant's file",
+        );
+    }
+    dns(check, egress);
+    limits(check, egress);
+    issuers(check, &egress.issuer);
+    pools(check, &egress.pool);
+}
+
+fn listeners(check: &mut Check<'_, '_, '_>, egress: &Egress, gateway: &Gateway) {
+    let mut listening = BTreeSet::new();
+    for address in &egress.listen {
+        if !listening.insert(*address) {
+            check.fault(&["egress", "listen"], &format!("names {address} twice; write it once"));
+        }
+        let taken = gateway.listen.iter().find(|other| gateway.enabled && is_same_place(**other, *address));
+        if let Some(other) = taken {
+            let message = format!("{address} is taken by gateway.listen ({other}); choose another port");
+            check.fault(&["egress", "listen"], &message);
+        }
+    }
+    let Some(open) = egress.listen.iter().find(|address| !address.ip().is_loopback()) else { return };
+    let message = match egress.plaintext_grants {
+        PlaintextGrants::Loopback => {
+            "is reached from other machines without TLS, and plaintext_grants = \"loopback\": whoever calls here proves nothing, every grant and token is refused. Listen on a loopback address"
+        }
+        PlaintextGrants::Never => {
+            "has no TLS, and plaintext_grants = \"never\": whoever calls here proves nothing, every grant and token is refused"
+        }
+    };
+    check.warn(&["egress", "listen"], &format!("{open} {message}"));
+}
+
+/// Whether two sockets cannot both be listened on.
+pub(super) fn is_same_place(one: SocketAddr, other: SocketAddr) -> bool {
+    let takes_all = |address: IpAddr| address.is_unspecified();
+    // Port 0 is a free one each time. What listens on any IPv6 address listens on those of IPv4 too.
+    one.port() != 0
+        && one.port() == other.port()
+        && (one.ip() == other.ip()
+            || takes_all(one.ip()) && (one.is_ipv6() || other.is_ipv4())
+            || takes_all(other.ip()) && (other.is_ipv6() || one.is_ipv4()))
+}
+
+fn dns(check: &mut Check<'_, '_, '_>, egress: &Egress) {
+    let dns = &egress.dns;
+    if dns.ttl_min > dns.ttl_max {
+        check.fault(&["egress", "dns", "ttl_min"], "is longer than ttl_max; lower it, or raise the other");
+    }
+    if dns.timeout < dns.attempt_timeout {
+        check.fault(
+            &["egress", "dns", "timeout"],
+            "is shorter than attempt_timeout, so no attempt could take its time; raise it",
+        );
+    }
+}
+
+fn limits(check: &mut Check<'_, '_, '_>, egress: &Egress) {
+    let limits = &egress.limits;
+    if limits.calls_per_tenant_max > limits.calls_max {
+        check
+            .fault(&["egress", "limits", "calls_per_tenant_max"], "is above calls_max, so it bounds nothing; lower it");
+    }
+    if limits.calls_per_caller_max > limits.calls_per_tenant_max {
+        check.fault(
+            &["egress", "limits", "calls_per_caller_max"],
+            "is above calls_per_tenant_max, so it bounds nothing; lower it",
+        );
+    }
+    for (key, timeout) in [
+        ("connect_timeout", limits.connect_timeout),
+        ("tls_timeout", limits.tls_timeout),
+        ("first_byte_timeout", limits.first_byte_timeout),
+        ("idle_timeout", limits.idle_timeout),
+    ] {
+        if timeout > limits.total_timeout {
+            check.fault(&["egress", "limits", key], "is longer than total_timeout, so it bounds nothing; lower it");
+        }
+    }
+    if limits.tunnel_idle_timeout > limits.tunnel_lifetime {
+        check.fault(
+            &["egress", "limits", "tunnel_idle_timeout"],
+            "is longer than tunnel_lifetime, so it bounds nothing; lower it",
+        );
+    }
+}
+
+fn issuers(check: &mut Check<'_, '_, '_>, issuers: &[Issuer]) {
+    let mut seen = HashMap::new();
+    for (index, issuer) in issuers.iter().enumerate() {
+        let (name, line) = (issuer.name.value.as_str(), issuer.name.line);
+        if let Some(first) = seen.insert(name, line) {
+            let message = format!("\"{name}\" is the issuer in line {first} too; write its keys and tenants there");
+            check.fault_within("issuer", index, "name", line, &message);
+        }
+    }
+}
+
+fn pools(check: &mut Check<'_, '_, '_>, pools: &[Pool]) {
+    let mut seen = HashMap::new();
+    let mut addresses: BTreeMap<IpAddr, &str> = BTreeMap::new();
+    for (index, pool) in pools.iter().enumerate() {
+        let (name, line) = (pool.name.value.as_str(), pool.name.line);
+        if let Some(first) = seen.insert(name, line) {
+            let message = format!("\"{name}\" is the pool in line {first} too; give each its own name");
+            check.fault_within("pool", index, "name", line, &message);
+        }
+        for exit in &pool.addresses {
+            let each = exit.value.v4.map(IpAddr::V4).into_iter().chain(exit.value.v6.map(IpAddr::V6));
+            for address in each {
+                if let Some(other) = addresses.insert(address, name) {
+                    let message = if other == name {
+                        format!("has {address} twice; write it once")
+                    } else {
+                        format!(
+                            "has {address}, which is in the pool \"{other}\" too: providers could not tell their tenants apart"
+                        )
+                    };
+                    check.fault_within("pool", index, "addresses", exit.line, &message);
+                }
+            }
+        }
+    }
+    if !pools.is_empty() && !seen.contains_key(DEFAULT_POOL) {
+        let message = "has no pool named \"default\", by which tenants leave that name none; name one so";
+        check.fault(&["egress", "pool"], message);
+    }
+}
+
+impl Check<'_, '_, '_> {
+    /// A fault at a key of an element of a list in `[egress]`.
+    fn fault_within(&mut self, list: &'static str, index: usize, key: &'static str, line: u32, message: &str) {
+        self.document.within("egress", |document| {
+            document.within(list, |document| {
+                document.within_index(index, |document| {
+                    document.within(key, |document| document.fault_in_line(line, message));
+                });
+            });
+        });
+    }
+}
