@@ -20,9 +20,9 @@ use outbound::HostPattern;
 
 mod cache;
 mod callers;
-mod calls;
 mod certificate;
 mod claims;
+mod configured;
 mod grant;
 mod issuers;
 mod json;
@@ -34,15 +34,18 @@ mod revocation;
 mod testing;
 mod token;
 mod unproved;
+mod uses;
 
 pub use callers::{Arrival, CallerSettings, Callers, Identified, LeftOut, PlaintextGrants, Tls};
 pub use certificate::{CertificateEntry, CertificateMatch, PeerCertificate};
-pub use grant::{GRANT_BYTES_MAX, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX};
+pub use claims::network;
+pub use configured::IssuerFault;
+pub use grant::{GRANT_BYTES_MAX, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, peek};
 pub use issuers::{ISSUER_KEYS_MAX, IssuerEntry, IssuerTenants};
 pub use key::{KeyFault, PublicKey, SigningKey};
 pub use mint::{Minted, NewGrant};
 pub use presented::{Presented, Slot};
-pub use revocation::file::{FILE_NAME as REVOCATIONS_FILE, RevocationFault, revoke};
+pub use revocation::file::{FILE_NAME as REVOCATIONS_FILE, RevocationFault, revoke, revoked};
 pub use revocation::node::{LOOK_EVERY, Revocations};
 pub use revocation::{REVOKED_MS_MIN, Revocation, Revoked, Until};
 pub use token::{TOKEN_PREFIX, TokenEntry, TokenHash, new_token};
@@ -75,7 +78,7 @@ pub struct Caller {
 impl Caller {
     fn of_token(entry: &TokenEntry) -> Self {
         let identity = Identity::Token { name: entry.name.clone() };
-        Self { until_unix_ms: entry.not_after_unix_ms, ..Self::plain(&entry.tenant, entry.role.as_deref(), identity) }
+        Self { until_unix_ms: entry.until_unix_ms, ..Self::plain(&entry.tenant, entry.role.as_deref(), identity) }
     }
 
     fn of_certificate(entry: &CertificateEntry) -> Self {

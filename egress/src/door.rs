@@ -87,7 +87,7 @@ where
         let identified = match door {
             Door::Connect | Door::Absolute(_) => identify(presented::of_proxy_request(head.headers())),
             Door::Governed(_) => {
-                identify(presented::of_governed_call(head.headers(), head.query(), presented::Slot::Bearer))
+                identify(presented::of_governed_call(head.headers(), head.query(), &[presented::Slot::Bearer]))
             }
         };
         identified.map_err(|unproved| No::new(unproved.refusal(), unproved.to_string()))

@@ -12,6 +12,7 @@ mod answer;
 mod asked;
 pub mod caller;
 mod calls;
+pub mod compile;
 mod correlation;
 mod door;
 mod egress;

@@ -46,31 +46,14 @@ impl From<Denied> for No {
 
 impl From<Refused> for No {
     fn from(refused: Refused) -> Self {
-        let refusal = match refused {
-            Refused::NoAddresses { .. } | Refused::TooManyAddresses { .. } => Refusal::DnsFailed,
-            Refused::NameInternal { .. }
-            | Refused::NotTheAddress { .. }
-            | Refused::AddressNever { .. }
-            | Refused::AddressInternal { .. }
-            | Refused::AddressOwn { .. }
-            | Refused::AddressEmbeds { .. }
-            | Refused::AddressAmbiguous { .. } => Refusal::AddressNotAllowed,
-        };
+        let refusal = Refusal::from(&refused);
         Self { error_type: Some(refused.error_type()), ..Self::new(refusal, refused.to_string()) }
     }
 }
 
 impl From<ResolveError> for No {
     fn from(error: ResolveError) -> Self {
-        let refusal = match error {
-            ResolveError::Timeout => Refusal::DnsTimedOut,
-            ResolveError::Busy => Refusal::Overloaded,
-            ResolveError::NotFound { .. }
-            | ResolveError::NoAddresses { .. }
-            | ResolveError::Failed { .. }
-            | ResolveError::Unreachable
-            | ResolveError::Garbled { .. } => Refusal::DnsFailed,
-        };
+        let refusal = Refusal::from(&error);
         let rcode = error.rcode().map(Into::into);
         Self { error_type: Some(error.error_type()), rcode, ..Self::new(refusal, error.to_string()) }
     }

@@ -11,10 +11,11 @@
 //!    unless another takes it. Where no rule speaks of the host, the list's mode decides, over names only: the ports of
 //!    the way in hold in every mode.
 //! 4. **Connectors**: a tunnel to a connector's host is refused unless the connector takes tunnels, or the rule that
-//!    allows it says `methods = ["CONNECT"]`. A tunnel has no quota, no parks and no evidence.
+//!    allows it has `CONNECT` among its methods. A tunnel has no quota, no parks and no evidence.
 //!
-//! A connection, and an internal destination that is opened, imply an allow rule for their hosts and ports; but only for
-//! hosts of which the tenant's or role's own list does not speak, so that a list which bounds them bounds them.
+//! A tenant's connections allow the governed calls that they are for, and what is opened to a role is allowed to it; but
+//! only where the tenant's or role's own list does not speak of the host, so that a list which bounds it bounds it. To a
+//! role with a list of its own, the tenant's connections allow nothing.
 //!
 //! A rule's mode says what happens to what the rule would refuse. It forgives nothing else: not another rule, not the
 //! ports of the way, and not addresses, which are judged elsewhere and have no mode.
@@ -38,10 +39,11 @@ use crate::asked::{Asked, Way};
 use crate::caller::Caller;
 use crate::refusal::Refusal;
 
+pub use config::{RuleMode as Mode, SniRule};
 pub use index::{HostIndex, Indexed};
 pub use path::{PathFault, PathPrefix, is_unclear};
-pub use rule::{Fit, Mode, Place, Rule, parse_hosts};
-pub use ruling::{Allowed, Denied, List, Ruling, SniRule};
+pub use rule::{Fit, Place, Rule, parse_hosts};
+pub use ruling::{Allowed, Denied, List, Ruling};
 pub use witness::{Note, Unseen, Witness};
 
 /// A list of rules.
@@ -99,8 +101,10 @@ pub struct RolePolicy {
     pub deny: Rules,
     /// Its own list. Shared by the roles that have none and so use the tenant's.
     pub allow: Arc<Rules>,
-    /// What its connections and openings imply.
-    pub implied: Arc<Rules>,
+    /// Where connections lead that need no rule: asked for governed calls alone.
+    pub connections: Arc<Rules>,
+    /// Where its openings lead: they need no rule either.
+    pub opened: Arc<Rules>,
     /// What happens to destinations that no allow rule speaks of.
     pub mode: Mode,
     /// For tunnels.
@@ -227,10 +231,15 @@ impl<W: Witness> Case<'_, W> {
         if let Some(by) = self.admit(own, &role.allow, &mut misfits) {
             return Ok(by);
         }
-        if misfits.none()
-            && let Some(by) = self.admit(List::AllowImplied, &role.implied, &mut misfits)
-        {
-            return Ok(by);
+        if misfits.none() {
+            if self.asked.way == Way::Governed
+                && let Some(by) = self.admit(List::Connections, &role.connections, &mut misfits)
+            {
+                return Ok(by);
+            }
+            if let Some(by) = self.admit(List::Openings, &role.opened, &mut misfits) {
+                return Ok(by);
+            }
         }
         if let Some(by) = self.admit(List::AllowEverybody, &self.everybody.allow, &mut misfits) {
             return Ok(by);

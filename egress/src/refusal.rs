@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use outbound::ErrorType;
+use outbound::{ErrorType, Refused, ResolveError};
 
 /// Whose doing it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -139,6 +139,37 @@ refusals! {
     Internal = "internal", 500, Appliance, ProxyInternalError, "Something went wrong here.";
 }
 
+/// What a caller is told of a name or an address that is not dialled.
+impl From<&Refused> for Refusal {
+    fn from(refused: &Refused) -> Self {
+        match refused {
+            Refused::NoAddresses { .. } | Refused::TooManyAddresses { .. } => Self::DnsFailed,
+            Refused::NameInternal { .. }
+            | Refused::NotTheAddress { .. }
+            | Refused::AddressNever { .. }
+            | Refused::AddressInternal { .. }
+            | Refused::AddressOwn { .. }
+            | Refused::AddressEmbeds { .. }
+            | Refused::AddressAmbiguous { .. } => Self::AddressNotAllowed,
+        }
+    }
+}
+
+/// What a caller is told of a name that has no addresses.
+impl From<&ResolveError> for Refusal {
+    fn from(error: &ResolveError) -> Self {
+        match error {
+            ResolveError::Timeout => Self::DnsTimedOut,
+            ResolveError::Busy => Self::Overloaded,
+            ResolveError::NotFound { .. }
+            | ResolveError::NoAddresses { .. }
+            | ResolveError::Failed { .. }
+            | ResolveError::Unreachable
+            | ResolveError::Garbled { .. } => Self::DnsFailed,
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.code())
@@ -156,5 +187,22 @@ mod tests {
         codes.sort_unstable();
         codes.dedup();
         assert_eq!(codes.len(), Refusal::ALL.len());
+    }
+
+    #[test]
+    fn the_document_has_every_code_in_this_order() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("docs/egress-refusals.md");
+        let document = std::fs::read_to_string(path).unwrap();
+        let sections: Vec<(&str, &str)> =
+            document.split("\n## ").skip(1).map(|section| section.split_once('\n').unwrap()).collect();
+        let headings: Vec<&str> = sections.iter().map(|(heading, _)| *heading).collect();
+        assert_eq!(headings, Refusal::ALL.iter().map(|refusal| refusal.code()).collect::<Vec<_>>());
+        for (refusal, (_, text)) in Refusal::ALL.iter().zip(&sections) {
+            for part in ["**What happened.**", "**Caller.**", "**Operator.**"] {
+                assert!(text.contains(part), "{refusal}: no {part}");
+            }
+            let row = format!("| `{refusal}` | {} | ", refusal.status());
+            assert!(document.contains(&row), "{refusal}: no row {row}");
+        }
     }
 }

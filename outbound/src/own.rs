@@ -1,7 +1,10 @@
 //! The appliance itself, which nobody reaches through the appliance.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+
+use nix::ifaddrs::getifaddrs;
 
 /// Addresses and listeners of this appliance and its fleet. No opening helps against them.
 ///
@@ -36,6 +39,21 @@ impl Own {
     }
 }
 
+/// The addresses of this machine's interfaces, as they are now, without those of loopback.
+pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut addresses: Vec<IpAddr> = getifaddrs()?
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|socket| IpAddr::V4(socket.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|socket| IpAddr::V6(socket.ip())))
+        })
+        .filter(|address| !address.is_loopback())
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(addresses)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +76,18 @@ mod tests {
         assert!(has("127.8.8.8:3128") && has("[::1]:3128") && has("[::ffff:127.0.0.1]:3128"));
         for socket in ["198.51.100.9:443", "127.0.0.1:9091", "127.0.0.2:9090", "10.0.0.5:81", "[::1]:9090"] {
             assert!(!has(socket), "{socket}");
+        }
+    }
+
+    #[test]
+    fn the_machines_addresses_are_found_and_loopback_is_none_of_them() {
+        let addresses = interface_addresses().unwrap();
+        assert!(addresses.iter().all(|address| !address.is_loopback() && !address.is_unspecified()));
+        // Connected to nobody, a socket says which address it would leave from, where there is a way out at all.
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("192.0.2.1:9").is_ok() {
+            let from = socket.local_addr().unwrap().ip();
+            assert!(from.is_loopback() || addresses.contains(&from), "{from} is not among {addresses:?}");
         }
     }
 }

@@ -15,13 +15,13 @@ use ring::digest::{Context, SHA256};
 use tokio::sync::watch;
 
 use super::cache::{Cache, Verified};
-use super::calls::Calls;
 use super::certificate::{CertificateEntry, CertificateMatch, Certificates, NotOne, PeerCertificate};
 use super::issuers::{IssuerEntry, Issuers};
 use super::presented::{Presented, looks_like_proof};
 use super::revocation::node::Revocations;
 use super::token::{TOKEN_PREFIX, TokenEntry, TokenHash, Tokens};
 use super::unproved::{GrantFault, Unproved};
+use super::uses::Uses;
 use super::{Caller, Identity};
 
 /// The connection that a request came over.
@@ -74,8 +74,8 @@ pub struct CallerSettings {
 /// What was left out, since it would not be clear whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LeftOut {
-    /// Two issuers of this name, or one with more than eight keys.
-    #[error("issuer {0} is there twice, or has more than 8 keys")]
+    /// Two issuers of this name, or one with more than 16 keys.
+    #[error("issuer {0} is there twice, or has more than 16 keys")]
     Issuer(Box<str>),
     /// Two entries have the token with this hash.
     #[error("the token with the hash {0} is there twice")]
@@ -118,7 +118,7 @@ pub struct Callers {
     generations: AtomicU64,
     revocations: Arc<Revocations>,
     cache: Cache,
-    calls: Calls,
+    uses: Uses,
     failures: Unauthenticated,
 }
 
@@ -133,7 +133,7 @@ impl Callers {
             generations: AtomicU64::new(0),
             revocations,
             cache: Cache::new(),
-            calls: Calls::new(),
+            uses: Uses::new(),
             failures,
         };
         (callers, left_out)
@@ -196,7 +196,7 @@ impl Callers {
         // Last of all: what is refused for another reason uses nothing up.
         if let By::Grant(verified) = &identified.by
             && let Some(calls_max) = verified.grant.calls_max
-            && !self.calls.take(verified.counted_as, calls_max, verified.grant.expires_ms, self.clock.unix_ms())
+            && !self.uses.take(verified.counted_as, calls_max, verified.grant.expires_ms, self.clock.unix_ms())
         {
             return Err(GrantFault::UsedUp.into());
         }
@@ -231,7 +231,7 @@ impl Callers {
 
     /// Forgets what has ended. Called now and then.
     pub fn sweep(&self) {
-        self.calls.sweep(self.clock.unix_ms());
+        self.uses.sweep(self.clock.unix_ms());
         self.failures.sweep();
     }
 
@@ -251,7 +251,7 @@ impl Callers {
         let hash = TokenHash::of(proof);
         if proof.starts_with(TOKEN_PREFIX.as_bytes()) {
             let entry = directory.tokens.find(&hash).ok_or(Unproved::Token)?;
-            return match entry.not_after_unix_ms {
+            return match entry.until_unix_ms {
                 Some(until_ms) if self.clock.unix_ms() >= until_ms => Err(Unproved::TokenExpired),
                 _ => Ok(Identified { caller: Arc::new(Caller::of_token(entry)), by: By::Token(hash) }),
             };
@@ -272,20 +272,18 @@ impl Callers {
         hash: TokenHash,
         peer: IpAddr,
     ) -> Result<Arc<Verified>, Unproved> {
-        // One budget for all: there are no endpoints here.
-        const EVERYWHERE: u64 = 0;
-        let source = Source::of(peer);
-        let may_check = || self.failures.admits(source, EVERYWHERE).map_err(|_| Unproved::Throttled);
+        let (source, place) = (Source::of(peer), place_of(peer));
+        let may_check = || self.failures.admits(source, place).map_err(|_| Unproved::Throttled);
         let (grant, key) = match directory.issuers.verify(proof, may_check) {
             Ok(verified) => verified,
             Err(unproved) => {
                 if unproved == Unproved::Grant(GrantFault::Signature) {
-                    self.failures.failed(source, EVERYWHERE);
+                    self.failures.failed(source, place);
                 }
                 return Err(unproved);
             }
         };
-        self.failures.verified(source, EVERYWHERE);
+        self.failures.verified(source, place);
         // One that has ended is not worth a place.
         grant.is_timely(self.clock.unix_ms())?;
         let verified = Arc::new(Verified {
@@ -315,6 +313,15 @@ impl Directory {
     fn takes_plaintext(&self, arrival: &Arrival<'_>) -> bool {
         let is_within = |address: IpAddr| address.to_canonical().is_loopback();
         self.plaintext == PlaintextGrants::Loopback && is_within(arrival.peer) && is_within(arrival.local)
+    }
+}
+
+/// The budget knows sources by endpoint, of which there are none here: each source has one of its own, so that its
+/// table spreads them.
+fn place_of(peer: IpAddr) -> u64 {
+    match peer.to_canonical() {
+        IpAddr::V4(v4) => u64::from(v4.to_bits()),
+        IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
     }
 }
 

@@ -34,7 +34,7 @@ use super::json::{self, Members, Value};
 use super::unproved::GrantFault;
 
 /// Longest run, automation, class, role, issuer or id, in bytes.
-const LABEL_BYTES_MAX: usize = 128;
+const LABEL_BYTES_MAX: usize = 256;
 
 /// Entries of `connections` and of `destinations`. Each call looks through them.
 const LIST_MAX: usize = 128;
@@ -188,7 +188,7 @@ fn label(value: Value) -> Option<Box<str>> {
     text(value).filter(|text| is_label(text)).map(Into::into)
 }
 
-/// 1 to 128 bytes of visible ASCII.
+/// 1 to 256 bytes of visible ASCII.
 pub(super) fn is_label(text: &str) -> bool {
     (1..=LABEL_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -215,8 +215,8 @@ fn list<T>(value: Value, max: usize, read: impl Fn(&str) -> Option<T>) -> Option
     }
 }
 
-/// A network, or one address.
-fn network(text: &str) -> Option<IpNet> {
+/// A network, or one address: how `source` has it.
+pub fn network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 

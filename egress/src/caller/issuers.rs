@@ -9,7 +9,7 @@ use super::key::PublicKey;
 use super::unproved::GrantFault;
 
 /// Keys of one issuer: the one in use, the next, and some of the past. A forged token costs a check with each.
-pub const ISSUER_KEYS_MAX: usize = 8;
+pub const ISSUER_KEYS_MAX: usize = 16;
 
 /// An issuer as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,9 @@
 //! Everything that is found has to be the same proof. An SDK may insist on a key although the grant is in
 //! `Tidegate-Grant`: what it puts in its place then is anything that does not look like a grant or token.
 //!
+//! Which place is the SDK's, the connection says, and whose connection that is, the caller: so a governed call is looked
+//! through twice, first for what any SDK could have put there, and then, by [`confirm`], for this connection's.
+//!
 //! Nothing of this travels on: `Proxy-Authorization` and `Tidegate-Grant` never do, whatever they hold and whichever way
 //! the request came in, and a connection's key slot is emptied before the real credential goes in.
 //!
@@ -16,6 +19,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use config::connector::AuthSlot;
 use data_encoding::BASE64;
 
 use super::token::TOKEN_PREFIX;
@@ -40,6 +44,18 @@ pub enum Slot<'s> {
     Header(&'s str),
     /// This parameter of the query.
     Query(&'s str),
+}
+
+impl<'s> From<&'s AuthSlot> for Slot<'s> {
+    fn from(slot: &'s AuthSlot) -> Self {
+        match slot {
+            AuthSlot::Bearer => Self::Bearer,
+            AuthSlot::BasicUser => Self::BasicUser,
+            AuthSlot::BasicPassword => Self::BasicPassword,
+            AuthSlot::Header(name) => Self::Header(name),
+            AuthSlot::Query(name) => Self::Query(name),
+        }
+    }
 }
 
 impl<'s> Slot<'s> {
@@ -117,36 +133,76 @@ pub fn of_proxy_request<'r>(fields: impl IntoIterator<Item = (&'r str, &'r [u8])
     found.ok_or(Unproved::Missing)
 }
 
-/// The proof of a governed call: fields, the query without its question mark, and where the SDK puts its key.
+/// The proof of a governed call, of whichever connection: fields, the query without its question mark, and every place
+/// where the SDK of some connector puts its key. Whose connection is meant is not known before the caller is, so that
+/// its own place is not either: [`confirm`] follows.
 pub fn of_governed_call<'r>(
     fields: impl IntoIterator<Item = (&'r str, &'r [u8])>,
     query: Option<&'r str>,
-    slot: Slot<'_>,
+    slots: &[Slot<'_>],
 ) -> Result<Presented<'r>, Unproved> {
-    let mut named = None;
-    let mut in_slot = Vec::new();
+    let (mut named, mut in_slots) = (None, Ok(None));
+    gather(fields, query, slots, |found| {
+        if found.place == Place::TidegateGrant {
+            return add(&mut named, found);
+        }
+        // Another connector's place may well hold something that is for this provider: it counts if nothing is named.
+        if let Ok(known) = &mut in_slots
+            && let Err(ambiguous) = add(known, found)
+        {
+            in_slots = Err(ambiguous);
+        }
+        Ok(())
+    })?;
+    match named {
+        Some(named) => Ok(named),
+        None => in_slots?.ok_or(Unproved::Missing),
+    }
+}
+
+/// Once the connection is known: was the proof in its own SDK's place, or named, and is there no other one? In any other
+/// place it would not be taken out, and could travel on.
+pub fn confirm<'r>(
+    presented: &Presented<'r>,
+    fields: impl IntoIterator<Item = (&'r str, &'r [u8])>,
+    query: Option<&'r str>,
+    slot: Slot<'_>,
+) -> Result<(), Unproved> {
+    let mut only = None;
+    gather(fields, query, &[slot], |found| add(&mut only, found))?;
+    match only {
+        Some(only) if only.proof == presented.proof => Ok(()),
+        Some(_) => Err(Unproved::Ambiguous),
+        None => Err(Unproved::Missing),
+    }
+}
+
+/// Everything that is named, and everything in these places that looks like a proof: the rest is there for the SDK's sake.
+fn gather<'r>(
+    fields: impl IntoIterator<Item = (&'r str, &'r [u8])>,
+    query: Option<&'r str>,
+    slots: &[Slot<'_>],
+    mut take: impl FnMut(Presented<'r>) -> Result<(), Unproved>,
+) -> Result<(), Unproved> {
     for (name, value) in fields {
         if name.eq_ignore_ascii_case(GRANT_FIELD) {
-            let proof = Cow::Borrowed(value.trim_ascii());
-            add(&mut named, Presented { proof, place: Place::TidegateGrant })?;
-        } else if slot.field().is_some_and(|field| name.eq_ignore_ascii_case(field)) {
-            in_slot.push(slot.key_in(value));
+            take(Presented { proof: Cow::Borrowed(value.trim_ascii()), place: Place::TidegateGrant })?;
+            continue;
+        }
+        let here = slots.iter().filter(|slot| slot.field().is_some_and(|field| name.eq_ignore_ascii_case(field)));
+        for proof in here.filter_map(|slot| slot.key_in(value)).filter(|key| looks_like_proof(key)) {
+            take(Presented { proof, place: Place::Slot })?;
         }
     }
-    if let (Some(parameter), Some(query)) = (slot.parameter(), query) {
-        let values = parameters(query).filter(|(name, _)| is_named(name, parameter)).map(|(_, value)| value.as_bytes());
-        in_slot.extend(values.map(|value| Some(Cow::Borrowed(value))));
-    }
-    let is_named = named.is_some();
-    for key in in_slot {
-        match key {
-            // Something for the SDK's sake.
-            _ if is_named && !key.as_deref().is_some_and(looks_like_proof) => {}
-            Some(proof) => add(&mut named, Presented { proof, place: Place::Slot })?,
-            None => return Err(Unproved::Form),
+    for parameter in slots.iter().filter_map(|slot| slot.parameter()) {
+        for (name, value) in query.into_iter().flat_map(parameters) {
+            let proof = Cow::Borrowed(value.as_bytes());
+            if looks_like_proof(&proof) && is_named(name, parameter) {
+                take(Presented { proof, place: Place::Slot })?;
+            }
         }
     }
-    named.ok_or(Unproved::Missing)
+    Ok(())
 }
 
 fn add<'r>(found: &mut Option<Presented<'r>>, another: Presented<'r>) -> Result<(), Unproved> {
@@ -242,9 +298,17 @@ mod tests {
         Ok(String::from_utf8(presented.proof.into_owned()).unwrap())
     }
 
-    fn governed(fields: &[(&str, &str)], query: Option<&str>, slot: Slot<'_>) -> Result<(String, Place), Unproved> {
-        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-        let presented = of_governed_call(fields, query, slot)?;
+    type Fields<'f> = &'f [(&'f str, &'f str)];
+
+    fn bytes(fields: Fields<'_>) -> impl Iterator<Item = (&str, &[u8])> {
+        fields.iter().map(|(name, value)| (*name, value.as_bytes()))
+    }
+
+    /// Found among all places, and confirmed for the one that is the connection's.
+    fn governed(fields: Fields<'_>, query: Option<&str>, slot: Slot<'_>) -> Result<(String, Place), Unproved> {
+        let all = [Slot::Bearer, Slot::BasicUser, Slot::Header("private-token"), Slot::Query("k"), slot];
+        let presented = of_governed_call(bytes(fields), query, &all)?;
+        confirm(&presented, bytes(fields), query, slot)?;
         Ok((String::from_utf8(presented.proof.into_owned()).unwrap(), presented.place))
     }
 
@@ -310,25 +374,37 @@ mod tests {
     fn an_sdk_s_place_is_the_connector_s() {
         let key = Ok((JWT.to_owned(), Place::Slot));
         let bearer = format!("Bearer {JWT}");
-        let all = |slot| {
-            let fields = [("authorization", &*bearer), ("x-api-key", "unused"), ("private-token", JWT)];
-            governed(&fields, Some("a=1&api_key=tgt_q"), slot)
-        };
-        assert_eq!(all(Slot::Bearer), key);
-        assert_eq!(all(Slot::Header("Private-Token")), key);
-        assert_eq!(all(Slot::Header("x-api-key")), Ok(("unused".into(), Place::Slot)));
-        assert_eq!(all(Slot::Query("api_key")), Ok(("tgt_q".into(), Place::Slot)));
-        assert_eq!(all(Slot::Query("key")), Err(Unproved::Missing));
-        assert_eq!(all(Slot::BasicUser), Err(Unproved::Form));
-        let one = |value: &str, slot| governed(&[("Authorization", value)], None, slot);
-        assert_eq!(one(&basic_value(JWT, ""), Slot::BasicUser), key);
-        assert_eq!(one(&basic_value("AC123", JWT), Slot::BasicPassword), key);
-        assert_eq!(one(&format!("Token {JWT}"), Slot::Header("authorization")), key);
-        assert_eq!(one(&bearer, Slot::Header("x-api-key")), Err(Unproved::Missing));
+        let one = |name: &str, value: &str, slot| governed(&[("host", "x"), (name, value)], None, slot);
+        assert_eq!(one("Authorization", &bearer, Slot::Bearer), key);
+        assert_eq!(one("PRIVATE-Token", JWT, Slot::Header("private-token")), key);
+        assert_eq!(one("authorization", &basic_value(JWT, ""), Slot::BasicUser), key);
+        assert_eq!(one("authorization", &basic_value("AC123", JWT), Slot::BasicPassword), key);
+        assert_eq!(one("authorization", &format!("Token {JWT}"), Slot::Header("authorization")), key);
+        assert_eq!(governed(&[], Some(&format!("a=1&k={JWT}")), Slot::Query("k")), key);
+        assert_eq!(governed(&[], Some(&format!("a=1&%6b={JWT}")), Slot::Query("k")), key);
+        // What is no proof is nobody's, a provider's key too.
+        assert_eq!(one("authorization", "Bearer sk_live_1", Slot::Bearer), Err(Unproved::Missing));
         // What a proxy is told is not asked for here.
-        assert_eq!(governed(&[("proxy-authorization", &bearer)], None, Slot::Bearer), Err(Unproved::Missing));
+        assert_eq!(one("proxy-authorization", &bearer, Slot::Bearer), Err(Unproved::Missing));
         let twice = governed(&[], Some("k=tgt_a&k=tgt_b"), Slot::Query("k"));
         assert_eq!(twice, Err(Unproved::Ambiguous));
+    }
+
+    #[test]
+    fn a_proof_in_another_connector_s_place_is_not_taken() {
+        let bearer = format!("Bearer {JWT}");
+        let theirs = |name: &str, value: &str, slot| governed(&[(name, value)], None, slot);
+        // There it would stay in the request, and could reach the provider.
+        assert_eq!(theirs("private-token", JWT, Slot::Bearer), Err(Unproved::Missing));
+        assert_eq!(theirs("authorization", &bearer, Slot::Header("private-token")), Err(Unproved::Missing));
+        assert_eq!(theirs("authorization", &basic_value(JWT, ""), Slot::BasicPassword), Err(Unproved::Missing));
+        assert_eq!(governed(&[], Some(&format!("k={JWT}")), Slot::Query("key")), Err(Unproved::Missing));
+        // Something of the provider's that only looks like one, beside the proof that is named.
+        let fields = [("private-token", "eyJ.for.them"), ("tidegate-grant", JWT)];
+        assert_eq!(governed(&fields, None, Slot::Bearer), Ok((JWT.into(), Place::TidegateGrant)));
+        assert_eq!(governed(&fields, None, Slot::Header("private-token")), Err(Unproved::Ambiguous));
+        let unnamed = [("private-token", "eyJ.for.them"), ("authorization", &*bearer)];
+        assert_eq!(governed(&unnamed, None, Slot::Bearer), Err(Unproved::Ambiguous));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use domain::TenantId;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::claims::is_label;
 use super::grant::{LEEWAY_SECONDS, LIFETIME_SECONDS_MAX};
@@ -113,8 +113,7 @@ struct Line {
 }
 
 impl Revocation {
-    /// The line, without its end. None if an id is not one that a grant can have.
-    fn to_line(&self) -> Option<String> {
+    fn line(&self) -> Line {
         let (jti, run, tenant) = match self.what.clone() {
             Revoked::Grant(id) => (Some(id), None, None),
             Revoked::Run { tenant, run } => (None, Some(run), tenant),
@@ -125,10 +124,14 @@ impl Revocation {
             Until::Lifted => (None, false),
             Until::Now => (None, true),
         };
-        if !jti.iter().chain(&run).all(|label| is_label(label)) {
-            return None;
-        }
-        serde_json::to_string(&Line { at: self.at_unix_ms, jti, run, tenant, until, lifted }).ok()
+        Line { at: self.at_unix_ms, jti, run, tenant, until, lifted }
+    }
+
+    /// The line, without its end. None if an id is not one that a grant can have.
+    fn to_line(&self) -> Option<String> {
+        let line = self.line();
+        let is_sound = line.jti.iter().chain(&line.run).all(|label| is_label(label));
+        is_sound.then(|| serde_json::to_string(&line).ok()).flatten()
     }
 
     fn of_line(line: &[u8]) -> Option<Self> {
@@ -146,6 +149,13 @@ impl Revocation {
             (Some(_), true) => return None,
         };
         Some(Self { what, at_unix_ms: line.at, until })
+    }
+}
+
+/// As it stands in the file.
+impl Serialize for Revocation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.line().serialize(serializer)
     }
 }
 

@@ -46,6 +46,12 @@ impl TokenHash {
     }
 }
 
+impl From<[u8; 32]> for TokenHash {
+    fn from(hash: [u8; 32]) -> Self {
+        Self(hash)
+    }
+}
+
 impl From<Digest> for TokenHash {
     fn from(digest: Digest) -> Self {
         let mut bytes = [0; 32];
@@ -89,8 +95,8 @@ pub struct TokenEntry {
     pub hash: TokenHash,
     /// Which of the tenant's roles its holder has.
     pub role: Option<Box<str>>,
-    /// When it ends, in Unix milliseconds; none is never.
-    pub not_after_unix_ms: Option<u64>,
+    /// The first millisecond at which it does not count any more, since 1970; none is never.
+    pub until_unix_ms: Option<u64>,
 }
 
 /// All of them. A hash that two entries claim is nobody's.
@@ -128,7 +134,7 @@ mod tests {
 
     fn entry(tenant: &str, hash: TokenHash) -> TokenEntry {
         let tenant = TenantId::parse(tenant).unwrap();
-        TokenEntry { tenant, name: "ci".into(), hash, role: None, not_after_unix_ms: None }
+        TokenEntry { tenant, name: "ci".into(), hash, role: None, until_unix_ms: None }
     }
 
     #[test]

@@ -8,32 +8,10 @@ use domain::text::Untrusted;
 use http::Method;
 use outbound::{HostPattern, Malformed};
 
+use super::Mode;
 use super::index::Indexed;
 use super::path::PathPrefix;
 use crate::asked::{Asked, Way};
-
-/// What happens to what a rule, or a list of rules, would refuse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Mode {
-    /// It is refused.
-    #[default]
-    Enforce,
-    /// It is let through, and the record says what would have refused it.
-    Report,
-    /// It is let through.
-    Open,
-}
-
-impl Mode {
-    /// As configuration writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Enforce => "enforce",
-            Self::Report => "report",
-            Self::Open => "open",
-        }
-    }
-}
 
 /// Where a rule is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,13 +103,10 @@ impl Rule {
             Some(_) | None => {}
         }
         if asked.way == Way::Connect {
-            return if self.paths.is_none() && self.names_method_or_none(&Method::CONNECT) {
-                Fit::Fits
-            } else {
-                Fit::Tunnel
-            };
+            let is_for_tunnels = self.methods.is_none() || self.names_tunnels();
+            return if is_for_tunnels && self.paths.is_none() { Fit::Fits } else { Fit::Tunnel };
         }
-        if !self.names_method_or_none(&asked.method) {
+        if self.methods.as_ref().is_some_and(|methods| !methods.contains(&asked.method)) {
             return Fit::Method;
         }
         match &self.paths {
@@ -166,11 +141,7 @@ impl Rule {
 
     /// Whether it says of tunnels that it means them, which opens them to a connector's hosts.
     pub(super) fn names_tunnels(&self) -> bool {
-        self.paths.is_none() && self.methods.as_ref().is_some_and(|methods| methods.contains(&Method::CONNECT))
-    }
-
-    fn names_method_or_none(&self, method: &Method) -> bool {
-        self.methods.as_ref().is_none_or(|methods| methods.contains(method))
+        self.methods.as_ref().is_some_and(|methods| methods.contains(&Method::CONNECT))
     }
 }
 

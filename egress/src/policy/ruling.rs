@@ -6,7 +6,8 @@ use std::sync::Arc;
 use domain::ConnectorId;
 use outbound::Opening;
 
-use super::rule::{Mode, Rule};
+use super::rule::Rule;
+use super::{Mode, SniRule};
 use crate::asked::Way;
 use crate::refusal::Refusal;
 
@@ -23,8 +24,10 @@ pub enum List {
     AllowTenant,
     /// `allow` of the role, in the place of the tenant's.
     AllowRole,
-    /// What connections and openings imply for hosts of which the list before does not speak.
-    AllowImplied,
+    /// The tenant's connections, where the list before does not speak of their hosts.
+    Connections,
+    /// The internal destinations that are open to the role, where the list before does not speak of them.
+    Openings,
     /// `egress.allow` of the appliance's file.
     AllowEverybody,
 }
@@ -38,7 +41,8 @@ impl List {
             Self::DenyRole => "role deny",
             Self::AllowTenant => "tenant allow",
             Self::AllowRole => "role allow",
-            Self::AllowImplied => "implied allow",
+            Self::Connections => "connection",
+            Self::Openings => "opening",
             Self::AllowEverybody => "appliance allow",
         }
     }
@@ -86,16 +90,6 @@ impl fmt::Display for Ruling {
             Self::TenantUnknown => f.write_str("no such tenant"),
         }
     }
-}
-
-/// What a tunnel's `ClientHello` has to name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum SniRule {
-    /// The host that was asked for.
-    #[default]
-    Require,
-    /// The host that was asked for, or nothing.
-    AllowAbsent,
 }
 
 /// A yes to the name. The addresses are still to be vetted.

@@ -81,7 +81,8 @@ struct Parts<'a> {
     deny_all: &'a [&'a str],
     allow: &'a [&'a str],
     deny: &'a [&'a str],
-    implied: &'a [&'a str],
+    connections: &'a [&'a str],
+    opened: &'a [&'a str],
     mode: Mode,
     roles: Vec<(&'a str, RolePolicy)>,
 }
@@ -103,7 +104,8 @@ impl Parts<'_> {
         };
         let own = RolePolicy {
             allow: Arc::new(rules(self.allow)),
-            implied: Arc::new(rules(self.implied)),
+            connections: Arc::new(rules(self.connections)),
+            opened: Arc::new(rules(self.opened)),
             mode: self.mode,
             ..RolePolicy::default()
         };
@@ -214,7 +216,7 @@ fn methods_and_paths_bound_requests_and_keep_tunnels_out() {
     let policy = Parts {
         allow: &[
             "a.com methods=GET,HEAD paths=/v1/,/status",
-            "b.com methods=CONNECT",
+            "b.com methods=CONNECT,PUT",
             "c.com methods=GET",
             "c.com methods=POST paths=/in",
         ],
@@ -233,6 +235,7 @@ fn methods_and_paths_bound_requests_and_keep_tunnels_out() {
             (request("GET", "a.com:443", ""), "request-not-allowed | tenant allow: a.com"),
             (connect("a.com:443"), "request-not-allowed | tenant allow: a.com"),
             (connect("b.com:443"), "ok | tenant allow: b.com"),
+            (request("PUT", "b.com:443", "/"), "ok | tenant allow: b.com"),
             (request("GET", "b.com:443", "/"), "request-not-allowed | tenant allow: b.com"),
             (request("GET", "c.com:443", "/"), "ok | tenant allow: c.com"),
             (request("POST", "c.com:443", "/in"), "ok | tenant allow: c.com"),
@@ -368,24 +371,39 @@ fn tunnels_to_connectors_are_refused_unless_somebody_says_tunnel() {
 }
 
 #[test]
-fn what_is_implied_counts_where_the_own_list_is_silent() {
-    let implied = &["api.stripe.com name=conn_1", "db.internal:8443"];
-    let silent = Parts { implied, allow_all: &["*.stripe.com methods=GET"], ..Parts::default() }.policy();
+fn connections_and_openings_count_where_the_own_list_is_silent() {
+    let connections = &["api.stripe.com:443 name=conn_1"];
+    let opened = &["db.internal:8443"];
+    let governed = |method: &str, authority: &str| Asked { way: Way::Governed, ..request(method, authority, "/") };
+    let silent = Parts { allow_all: &["*.stripe.com methods=GET"], connections, opened, ..Parts::default() }.policy();
     check(
         &silent,
         &[
-            (request("POST", "api.stripe.com:443", "/"), "ok | implied allow: conn_1"),
-            (connect("api.stripe.com:443"), "tunnel-not-allowed | host of connector stripe"),
-            (connect("db.internal:8443"), "ok | implied allow: db.internal"),
-            (connect("db.internal:443"), "port-not-allowed | implied allow: db.internal"),
+            (governed("POST", "api.stripe.com:443"), "ok | connection: conn_1"),
+            // A connection is for its own calls.
+            (request("POST", "api.stripe.com:443", "/"), "request-not-allowed | appliance allow: *.stripe.com"),
+            (connect("api.stripe.com:443"), "request-not-allowed | appliance allow: *.stripe.com"),
+            (connect("db.internal:8443"), "ok | opening: db.internal"),
+            (governed("GET", "db.internal:8443"), "ok | opening: db.internal"),
+            (connect("db.internal:443"), "port-not-allowed | opening: db.internal"),
         ],
     );
-    let bounded = Parts { implied, allow: &["*.stripe.com methods=GET"], ..Parts::default() }.policy();
+    let allow = &["*.stripe.com methods=GET", "db.internal"];
+    let bounded = Parts { allow, connections, opened, ..Parts::default() }.policy();
     check(
         &bounded,
         &[
-            (request("POST", "api.stripe.com:443", "/"), "request-not-allowed | tenant allow: *.stripe.com"),
-            (request("GET", "api.stripe.com:443", "/"), "ok | tenant allow: *.stripe.com"),
+            (governed("POST", "api.stripe.com:443"), "request-not-allowed | tenant allow: *.stripe.com"),
+            (governed("GET", "api.stripe.com:443"), "ok | tenant allow: *.stripe.com"),
+            (connect("db.internal:8443"), "port-not-allowed | ports of connect"),
+        ],
+    );
+    let denied = Parts { connections, opened, deny: &["*.stripe.com", "*.internal"], ..Parts::default() }.policy();
+    check(
+        &denied,
+        &[
+            (governed("GET", "api.stripe.com:443"), "destination-not-allowed | tenant deny: *.stripe.com"),
+            (connect("db.internal:8443"), "destination-not-allowed | tenant deny: *.internal"),
         ],
     );
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use domain::ConnectorId;
 
-use super::rule::{Fit, Mode, Rule};
+use super::Mode;
+use super::rule::{Fit, Rule};
 use super::ruling::List;
 
 /// One thing that was looked at, in the order in which it was.

@@ -1,8 +1,11 @@
 //! The file of kill switches: a JSON list, written beside and put in its place as a whole, under a lock.
+//!
+//! It belongs to whom it belonged to before, or to the owner of the directory: a switch that an administrator throws as
+//! root has to be readable to the appliance, or it is in force nowhere.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use super::{Scope, Switch};
@@ -101,11 +104,11 @@ pub fn lift(path: &Path, scope: &Scope) -> Result<bool, SwitchesFault> {
 
 fn change(path: &Path, change: impl FnOnce(&mut Vec<Switch>) -> bool) -> Result<bool, SwitchesFault> {
     let io = |source| SwitchesFault::Io { path: path.to_owned(), source };
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(io)?;
-    }
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(beside(path, "lock"));
-    let lock = lock.map_err(io)?;
+    fs::create_dir_all(directory_of(path)).map_err(io)?;
+    let lock_path = beside(path, "lock");
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock_path).map_err(io)?;
+    let directory = fs::metadata(directory_of(path)).map_err(io)?;
+    give_to_owner_of(&directory, &lock_path, &lock).map_err(io)?;
     lock.lock().map_err(io)?;
     let (mut switches, _) = read(path)?;
     let is_changed = change(&mut switches);
@@ -119,10 +122,23 @@ fn write(path: &Path, switches: &[Switch]) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(switches).map_err(io::Error::other)?;
     let fresh = beside(path, "new");
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o640).open(&fresh)?;
+    let owner = fs::metadata(path).or_else(|_| fs::metadata(directory_of(path)))?;
+    give_to_owner_of(&owner, &fresh, &file)?;
     file.write_all(&text)?;
     file.sync_all()?;
     fs::rename(&fresh, path)?;
-    File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
+    File::open(directory_of(path))?.sync_all()
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new("."))
+}
+
+/// Where this is not allowed, better no switch than one that the appliance cannot read.
+fn give_to_owner_of(owner: &Metadata, path: &Path, file: &File) -> io::Result<()> {
+    let own = file.metadata()?;
+    let is_its = (owner.uid(), owner.gid()) == (own.uid(), own.gid());
+    if is_its { Ok(()) } else { chown(path, Some(owner.uid()), Some(owner.gid())) }
 }
 
 fn beside(path: &Path, what: &str) -> PathBuf {
@@ -130,4 +146,33 @@ fn beside(path: &Path, what: &str) -> PathBuf {
     name.push(".");
     name.push(what);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only root can give files away: elsewhere there is nothing to see.
+    #[test]
+    fn it_belongs_to_the_directorys_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        if chown(directory.path(), Some(12_345), Some(12_346)).is_err() {
+            return;
+        }
+        let path = directory.path().join(FILE_NAME);
+        let switch = |text: &str| {
+            let scope = Scope { tenant: Some(domain::TenantId::parse(text).unwrap()), ..Scope::default() };
+            throw(&path, Switch { scope, since_unix_ms: 1, reason: "".into() }).unwrap();
+        };
+        let owner = |path: &Path| {
+            let meta = fs::metadata(path).unwrap();
+            (meta.uid(), meta.gid())
+        };
+        switch("a");
+        assert_eq!((owner(&path), owner(&beside(&path, "lock"))), ((12_345, 12_346), (12_345, 12_346)));
+        chown(&path, Some(12_347), Some(12_348)).unwrap();
+        switch("b");
+        assert_eq!(owner(&path), (12_347, 12_348));
+        assert_eq!(read(&path).unwrap().0.len(), 2);
+    }
 }

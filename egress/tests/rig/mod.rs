@@ -64,7 +64,7 @@ impl Rig {
         let tenant = TenantId::parse("acme").unwrap();
         let (token, hash) = new_token().unwrap();
         let token = String::from_utf8(token.expose().to_vec()).unwrap();
-        let entry = TokenEntry { tenant: tenant.clone(), name: "ci".into(), hash, role: None, not_after_unix_ms: None };
+        let entry = TokenEntry { tenant: tenant.clone(), name: "ci".into(), hash, role: None, until_unix_ms: None };
         let callers = CallerSettings { audience: "tidegate".into(), tokens: vec![entry], ..CallerSettings::default() };
         let (callers, left_out) =
             Callers::new(callers, Arc::new(Revocations::none(Arc::clone(&clock))), Arc::clone(&clock));

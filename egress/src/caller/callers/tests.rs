@@ -41,15 +41,10 @@ impl Node {
     }
 }
 
-fn with_token(of: &str, role: Option<&str>, not_after: Option<u64>) -> (CallerSettings, Vec<u8>) {
+fn with_token(of: &str, role: Option<&str>, until: Option<u64>) -> (CallerSettings, Vec<u8>) {
     let (token, hash) = new_token().unwrap();
-    let entry = TokenEntry {
-        tenant: tenant(of),
-        name: "ci".into(),
-        hash,
-        role: role.map(Into::into),
-        not_after_unix_ms: not_after,
-    };
+    let entry =
+        TokenEntry { tenant: tenant(of), name: "ci".into(), hash, role: role.map(Into::into), until_unix_ms: until };
     (CallerSettings { tokens: vec![entry], ..settings() }, token.expose().to_vec())
 }
 
@@ -178,7 +173,7 @@ fn an_issuer_with_two_keys_signs_with_either() {
 fn what_is_not_clear_is_left_out() {
     let entry = |name: &str, key| issuer(name, key, &["*"]);
     let mut many = entry("many", &KEY);
-    many.keys = vec![KEY.public(); 9];
+    many.keys = vec![KEY.public(); 17];
     let (settings_with, _) = with_token("acme", None, None);
     let twice = settings_with.tokens[0].clone();
     let mut settings = settings_with;

@@ -55,7 +55,7 @@ pub enum RevocationFault {
         line: usize,
     },
     /// An id that no grant can have.
-    #[error("an id or run is 1 to 128 visible ASCII characters")]
+    #[error("an id or run is 1 to 256 visible ASCII characters")]
     Label,
 }
 
@@ -129,6 +129,27 @@ fn contents(bytes: &[u8], now_ms: u64) -> Contents {
 /// Lines with their ends, and what stands behind them.
 fn whole_lines(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1))
+}
+
+/// What is revoked now, the latest last.
+///
+/// # Errors
+/// The file is there and cannot be read whole.
+pub fn revoked(path: &Path, now_unix_ms: u64) -> Result<Vec<Revocation>, RevocationFault> {
+    let bytes = bytes(path)?;
+    if let Some(line) = contents(&bytes, now_unix_ms).faulty_line {
+        return Err(RevocationFault::Line { path: path.into(), line });
+    }
+    let mut last: Vec<Revocation> = Vec::new();
+    let mut known = HashSet::new();
+    for line in bytes.split(|byte| *byte == b'\n').rev() {
+        let Some(revocation) = Revocation::of_line(line) else { continue };
+        if known.insert(revocation.what.clone()) && revocation.until.unix_ms() > now_unix_ms {
+            last.push(revocation);
+        }
+    }
+    last.reverse();
+    Ok(last)
 }
 
 /// Adds a revocation. Once this returns, it outlives the machine's power.
@@ -230,6 +251,10 @@ mod tests {
         let list = read(&path, NOW).unwrap().list;
         assert!(list.covers(&caller("acme", "g1", None), NOW) && list.covers(&caller("acme", "g2", None), NOW));
         assert!(!list.covers(&caller("acme", "g3", None), NOW));
+        let listed: Vec<_> =
+            revoked(&path, NOW).unwrap().into_iter().map(|revocation| revocation.what.to_string()).collect();
+        assert_eq!(listed, ["grant g1", "grant g2"]);
+        assert_eq!(revoked(&path, NOW + 1000).unwrap(), []);
         let odd = Revocation { what: Revoked::Grant("a b".into()), ..grant("x", 0) };
         assert!(matches!(revoke(&path, &odd, NOW), Err(RevocationFault::Label)));
     }

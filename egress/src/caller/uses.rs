@@ -19,7 +19,7 @@ const SHARDS: usize = 16;
 pub(super) type CountedAs = [u8; 16];
 
 #[derive(Debug)]
-pub(super) struct Calls {
+pub(super) struct Uses {
     shards: [Mutex<HashMap<CountedAs, Used>>; SHARDS],
     per_shard_max: usize,
 }
@@ -30,7 +30,7 @@ struct Used {
     expires_ms: u64,
 }
 
-impl Calls {
+impl Uses {
     pub(super) fn new() -> Self {
         Self::bounded(GRANTS_MAX)
     }
@@ -81,28 +81,28 @@ mod tests {
 
     #[test]
     fn a_grant_is_good_for_so_many_calls() {
-        let calls = Calls::new();
-        let take = |id, now| calls.take([id; 16], TWO, 1_000, now);
+        let uses = Uses::new();
+        let take = |id, now| uses.take([id; 16], TWO, 1_000, now);
         assert_eq!([take(1, 0), take(1, 0), take(1, 0), take(1, 0)], [true, true, false, false]);
         assert!(take(2, 0));
-        calls.sweep(999);
+        uses.sweep(999);
         assert!(!take(1, 999));
-        calls.sweep(1_000);
+        uses.sweep(1_000);
         assert!(take(1, 1_000), "it was forgotten, since it ended");
     }
 
     #[test]
     fn when_it_is_full_a_further_grant_is_refused_and_none_forgotten() {
-        let calls = Calls::bounded(SHARDS * 2);
+        let uses = Uses::bounded(SHARDS * 2);
         let id = |n: u8| {
             let mut id = [0; 16];
             id[1] = n;
             id
         };
-        assert!(calls.take(id(1), TWO, 1_000, 0) && calls.take(id(2), TWO, 2_000, 0));
-        assert!(!calls.take(id(3), TWO, 9_000, 999));
-        assert!(calls.take(id(1), TWO, 1_000, 999) && !calls.take(id(1), TWO, 1_000, 999));
-        assert!(calls.take(id(3), TWO, 9_000, 1_000), "the first has ended");
-        assert!(!calls.take(id(4), TWO, 9_000, 1_000));
+        assert!(uses.take(id(1), TWO, 1_000, 0) && uses.take(id(2), TWO, 2_000, 0));
+        assert!(!uses.take(id(3), TWO, 9_000, 999));
+        assert!(uses.take(id(1), TWO, 1_000, 999) && !uses.take(id(1), TWO, 1_000, 999));
+        assert!(uses.take(id(3), TWO, 9_000, 1_000), "the first has ended");
+        assert!(!uses.take(id(4), TWO, 9_000, 1_000));
     }
 }

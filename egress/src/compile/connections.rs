@@ -1,0 +1,126 @@
+//! Connections: that each leads to a host of its connector, and to where exactly.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use config::{Fault, Tenant, TenantEgress};
+use domain::{ConnectionId, ConnectorId};
+use outbound::{Authority, Host, HostPattern, Scheme, Target};
+
+use super::Connector;
+use super::rules::RuleFile;
+use crate::policy::{Everybody, Mode, Place, Rule, Rules, TenantPolicy};
+
+/// A tenant's account at a provider, as calls use it. Its credential and its TLS are where configuration has them: at the
+/// same id.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// In `/c/{connection}/…`.
+    pub id: ConnectionId,
+    /// What all connections to this provider share.
+    pub connector: Arc<Connector>,
+    /// Where its calls go.
+    pub authority: Authority,
+    /// What stands before a call's path: empty, or `/…` without a slash at its end.
+    pub base_path: Box<str>,
+    /// Where it is written.
+    pub line: u32,
+}
+
+/// The provider's port, on hosts that are not the connection's own.
+const HTTPS_PORT: u16 = 443;
+
+pub(super) fn compile(
+    egress: &TenantEgress,
+    connectors: &BTreeMap<ConnectorId, Arc<Connector>>,
+    tenant: &Tenant,
+    faults: &mut Vec<Fault>,
+) -> Box<[Connection]> {
+    let compiled = egress.connections.iter().filter_map(|written| {
+        let mut say = |key: &str, message: String| {
+            faults.push(tenant.fault(written.line, format!("connection.{}.{key}", written.id), message));
+        };
+        let Some(connector) = connectors.get(&written.connector) else {
+            say("connector", unknown(&written.connector, connectors));
+            return None;
+        };
+        match place(&written.base_url, connector) {
+            Ok((authority, base_path)) => Some(Connection {
+                id: written.id.clone(),
+                connector: Arc::clone(connector),
+                authority,
+                base_path: base_path.into(),
+                line: written.line,
+            }),
+            Err(fault) => {
+                say("base_url", fault);
+                None
+            }
+        }
+    });
+    compiled.collect()
+}
+
+fn place<'u>(base_url: &'u str, connector: &Connector) -> Result<(Authority, &'u str), String> {
+    let target = Target::parse(base_url).map_err(|fault| format!("\"{base_url}\" is no destination: {fault}"))?;
+    if target.scheme != Scheme::Https {
+        return Err(format!("\"{base_url}\" is not https://, and a credential never goes out in the open"));
+    }
+    let host = target.authority.host();
+    if !connector.manifest.is_generic() && !connector.hosts.iter().any(|pattern| pattern.covers(host)) {
+        let known: Vec<String> = connector.hosts.iter().map(ToString::to_string).collect();
+        let (name, known) = (&connector.manifest.connector, known.join(", "));
+        return Err(format!("{host} is no host of the connector {name}, whose credential it would be sent: {known}"));
+    }
+    Ok((target.authority, target.path_and_query))
+}
+
+fn unknown(connector: &ConnectorId, connectors: &BTreeMap<ConnectorId, Arc<Connector>>) -> String {
+    let known: Vec<&str> = connectors.keys().map(ConnectorId::as_str).collect();
+    format!(
+        "\"{connector}\" is no connector; known here: {}; for a provider without one write \"{}\"",
+        known.join(", "),
+        config::connector::GENERIC
+    )
+}
+
+impl Connection {
+    /// The hosts that its calls lead to: its own, and where redirects are followed.
+    pub(super) fn rules(&self, file: &RuleFile) -> impl Iterator<Item = Arc<Rule>> {
+        let manifest = &self.connector.manifest;
+        let own = std::iter::once((HostPattern::Exactly(self.authority.host().clone()), self.authority.port()));
+        let followed =
+            manifest.redirects.follow.then(|| self.connector.hosts.iter().chain(&self.connector.redirect_hosts));
+        let followed = followed.into_iter().flatten().map(|hosts| (hosts.clone(), HTTPS_PORT));
+        own.chain(followed).map(|(hosts, port)| {
+            let place = Place { file: Arc::clone(&file.file), line: self.line };
+            let name = Some(self.id.as_str().into());
+            Arc::new(Rule { name, place: Some(place), ports: Some([port].into()), ..Rule::hosts(hosts) })
+        })
+    }
+}
+
+/// Says which connections no call can be made of: somebody wrote them to be used.
+pub(super) fn warn_of_denied(
+    connections: &[Connection],
+    everybody: &Everybody,
+    policy: &TenantPolicy,
+    tenant: &Tenant,
+    faults: &mut Vec<Fault>,
+) {
+    for connection in connections {
+        let (host, port) = (connection.authority.host(), connection.authority.port());
+        if let Some(rule) = denial(&everybody.deny, host, port).or_else(|| denial(&policy.deny, host, port)) {
+            let message = format!("cannot be called: {host} is denied by {rule}");
+            let key = format!("connection.{}", connection.id);
+            faults.push(Fault::warning(tenant.file(), key, message).at(connection.line));
+        }
+    }
+}
+
+fn denial<'r>(deny: &'r Rules, host: &Host, port: u16) -> Option<&'r Arc<Rule>> {
+    deny.covering(host).find(|rule| {
+        let is_whole = rule.methods.is_none() && rule.paths.is_none();
+        is_whole && rule.mode == Mode::Enforce && rule.ports.as_ref().is_none_or(|ports| ports.contains(&port))
+    })
+}
