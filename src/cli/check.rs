@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use config::{Fault, Tenant, TenantFiles};
+use config::{Fault, Tenant, TenantFiles, TenantsLoad};
 use gateway::endpoint::TenantEndpoints;
 use gateway::scheme::{Presets, Scheme};
 use serde_json::json;
@@ -25,7 +25,7 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     let defaults = in_part.as_ref().map(|(_, keys)| keys.join(", ")).filter(|keys| !keys.is_empty());
     let judged_by = appliance.as_ref().or_else(|| in_part.as_ref().map(|(appliance, _)| appliance));
     if let Some(appliance) = judged_by {
-        let load = TenantFiles::without_state().load(appliance, shell.environment, &mut |tenant| {
+        let load: TenantsLoad = TenantFiles::without_state().load(appliance, shell.environment, &mut |tenant| {
             let faults = inspector.inspect(&tenant);
             (Some(tenant), faults)
         });

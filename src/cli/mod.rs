@@ -10,7 +10,9 @@ mod egress;
 mod endpoints;
 mod events;
 mod exit;
+mod explain;
 mod faults;
+mod grant;
 mod http;
 mod log;
 mod out;
@@ -38,7 +40,7 @@ use clap::{CommandFactory, Parser};
 use config::{Environment, ProcessEnvironment};
 use domain::{Clock, SystemClock};
 
-use args::{Cli, Command, Egress, EgressSwitch, Endpoints, Events, Log, SchemaOf};
+use args::{Cli, Command, Egress, EgressSwitch, Endpoints, Events, Grant, GrantCommand, Log, SchemaOf};
 use exit::{Exit, Failure, Outcome};
 use out::{Colour, Out};
 
@@ -115,14 +117,17 @@ fn asks_for_a_verdict(command: &Command) -> bool {
         Command::Check(_)
         | Command::Send(_)
         | Command::Verify(_)
+        | Command::Explain(_)
         | Command::Reload(_)
         | Command::Egress(Egress::Switch(EgressSwitch::On(_)))
         | Command::Events(Events::Reverify(_))
-        | Command::Log(Log::Verify(_)) => true,
+        | Command::Log(Log::Verify(_))
+        | Command::Grant(Grant { command: Some(GrantCommand::Show(_)), .. }) => true,
         Command::Run(_)
         | Command::Sign(_)
         | Command::Events(_)
         | Command::Log(_)
+        | Command::Grant(_)
         | Command::Egress(_)
         | Command::Schemes(_)
         | Command::Endpoints(_)
@@ -142,10 +147,12 @@ fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
         Command::Send(args) => send::run(&args, shell),
         Command::Sign(args) => sign::run(&args, shell),
         Command::Verify(args) => verify::run(&args, shell),
+        Command::Explain(args) => explain::run(&args, shell),
         Command::Events(command) => events::run(&command, shell),
         Command::Log(Log::Verify(args)) => log::verify(&args, shell),
         Command::Log(Log::Stat(args)) => log::stat(&args, shell),
         Command::Egress(command) => egress::run(&command, shell),
+        Command::Grant(args) => grant::run(&args, shell),
         Command::Schemes(command) => schemes::run(&command, shell),
         Command::Endpoints(Endpoints::Issue(args)) => endpoints::issue(&args, shell),
         Command::Reload(args) => reload::run(&args, shell),

@@ -24,12 +24,21 @@ pub(crate) struct Ran {
 
 /// Runs `tidegate WORDS…` with this standard input and environment.
 pub(crate) fn run_with(words: &[&str], stdin: &[u8], environment: &[(&str, &str)]) -> Ran {
+    run_all(words.iter().map(OsString::from), stdin, environment)
+}
+
+/// The same, with words that need not be text.
+pub(crate) fn run_os(words: impl IntoIterator<Item = OsString>) -> Ran {
+    run_all(words, b"", &[])
+}
+
+fn run_all(words: impl IntoIterator<Item = OsString>, stdin: &[u8], environment: &[(&str, &str)]) -> Ran {
     let environment = MapEnvironment::new(environment.iter().copied());
     let (mut answer, mut remarks) = (Vec::new(), Vec::new());
     let clock: Arc<ManualClock> = ManualClock::at_unix_ms(NOW_UNIX_MS);
     let mut shell =
         Shell { out: Out::new(&mut answer, &mut remarks), stdin: &mut { stdin }, environment: &environment, clock };
-    let words = std::iter::once("tidegate").chain(words.iter().copied()).map(OsString::from);
+    let words = std::iter::once("tidegate".into()).chain(words);
     let exit = execute(words, &mut shell);
     Ran { exit, answer: String::from_utf8(answer).unwrap(), remarks: String::from_utf8(remarks).unwrap() }
 }

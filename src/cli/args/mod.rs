@@ -9,11 +9,17 @@ use super::out::Colour;
 mod egress;
 mod egress_log;
 mod events;
+mod explain;
+mod grant;
 mod signing;
 
 pub(crate) use egress::{Egress, EgressSwitch, EgressSwitchList, EgressSwitchOff, EgressSwitchOn, SwitchScope};
 pub(crate) use egress_log::EgressLog;
 pub(crate) use events::{Events, EventsExport, EventsList, EventsReverify, EventsShow, EventsTail, Scope, Span};
+pub(crate) use explain::{Answer, Explain};
+pub(crate) use grant::{
+    Grant, GrantCommand, GrantKeygen, GrantMint, GrantRevoke, GrantRevoked, GrantShow, GrantToken, RevokedWhat,
+};
 pub(crate) use signing::{SchemeAndKey, Send, Sign, SignForm, Verify};
 
 /// Where an installed appliance keeps its file.
@@ -73,6 +79,16 @@ pub(crate) enum Command {
                             --header 'X-Hub-Signature-256: sha256=…'\n  \
                             tidegate verify --endpoint wh_9f2c1b7a --body delivery.json --headers-from headers.txt --at 2026-11-29T13:44:41Z")]
     Verify(Verify),
+    /// Say whether a call would go out, and why. Nothing is dialled
+    #[command(
+        after_help = "Parses, asks switches and rules, resolves (or takes --answer) and vets every address, as serving does.\n\
+                            `docs/explain.md` has the form of --json.\n\n\
+                            Exit codes: 0 allowed, 1 refused, 3 could not tell (the configuration, DNS).\n\n\
+                            Examples:\n  tidegate explain https://api.example.com/v1/x --tenant acme --method POST\n  \
+                            tidegate explain api.example.com:443 --tenant acme --as build --answer 93.184.216.34\n  \
+                            tidegate explain /c/conn_stripe/v1/charges --tenant acme"
+    )]
+    Explain(Explain),
     /// Read what was delivered
     #[command(subcommand)]
     Events(Events),
@@ -88,6 +104,16 @@ pub(crate) enum Command {
     /// Ids of endpoints
     #[command(subcommand)]
     Endpoints(Endpoints),
+    /// Mint a call grant for testing, look at one, take some back
+    #[command(
+        after_help = "Signs with the `signing_key` of an issuer of the appliance's file. Platforms sign grants themselves;\n\
+                            docs/grants.md says what one has to say. The grant goes to standard output, and is a secret.\n\n\
+                            Exit codes: 0 minted, 1 it would not be taken, 3 could not.\n\n\
+                            Examples:\n  tidegate grant --tenant acme --connection conn_stripe --ttl 5m\n  \
+                            curl --proxy http://127.0.0.1:3128 --proxy-header \"Proxy-Authorization: Bearer $(tidegate grant --tenant acme)\" \\\n      \
+                            https://api.example.com/"
+    )]
+    Grant(Grant),
     /// Have the running appliance read its configuration again
     #[command(
         after_help = "Exit codes: 0 in force, 1 faults were found (what they touch keeps its last good version), 3 no appliance answers.\n\n\
