@@ -30,7 +30,6 @@ impl Health {
     }
 
     /// Tells also what is wrong with the decision records of calls.
-    #[expect(dead_code, reason = "the role that writes these records is wired next")]
     pub(crate) fn with_egress_log(self, egress: Arc<EgressLog>) -> Self {
         Self { egress: Some(egress), ..self }
     }

@@ -48,6 +48,7 @@ pub(super) fn bind(appliance: &Appliance) -> Result<listen::Bound, RunError> {
 impl Ingress {
     pub(super) fn open(
         bound: listen::Bound,
+        connections_max: u32,
         appliance: &Appliance,
         clock: &Arc<dyn Clock>,
         registry: &mut Registry,
@@ -61,7 +62,6 @@ impl Ingress {
         let unauthenticated = Arc::new(Unauthenticated::new(&unauthenticated(appliance), Arc::clone(clock)));
         let in_flight = Arc::new(InFlight::new(appliance.gateway.bytes_in_flight_max));
         upkeep::register(registry, &limits, &in_flight, holding.as_ref());
-        let connections_max = upkeep::room_for_connections(appliance.gateway.listener.connections_max);
         Ok(Self { bound, connections_max, log, holding, limits, unauthenticated, in_flight, metrics, listener_metrics })
     }
 

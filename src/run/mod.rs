@@ -3,7 +3,6 @@
 mod admin;
 mod beside;
 mod delivery_log;
-#[cfg_attr(not(test), expect(dead_code, reason = "the role that writes these records is wired next"))]
 pub(crate) mod egress_log;
 mod health;
 mod ingress;
@@ -14,6 +13,7 @@ mod reload;
 mod sample;
 mod sink;
 mod upkeep;
+mod way_out;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -22,6 +22,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use config::{Appliance, Environment, Fault, ProcessEnvironment, TenantFiles, has_errors};
 use domain::{Clock, SystemClock};
+use egress::compile::Compiled;
 use gateway::scheme::Presets;
 use gateway::snapshot::Snapshot;
 use prometheus_client::registry::Registry;
@@ -33,6 +34,7 @@ use self::metrics::ConfigMetrics;
 use self::node::Node;
 use self::reload::{Reloader, State};
 use self::sink::Sink;
+use self::way_out::{Loader, WayOut};
 
 /// Why the appliance did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -40,12 +42,14 @@ pub(crate) enum RunError {
     /// Told by the caller, fault by fault.
     #[error("the configuration is faulty; nothing was started")]
     Faults(Vec<Fault>),
-    #[error("the role gateway is not enabled: the file has no [gateway] table")]
+    #[error("no role is enabled: the file has neither a [gateway] nor an [egress] table")]
     NothingToRun,
     #[error("the presets that come with this binary are faulty: {0}")]
     Presets(String),
     #[error("cannot open the event log in {directory}: {reason}")]
     Log { directory: PathBuf, reason: String },
+    #[error("no call can be let out: {0}")]
+    WayOut(String),
     #[error("loading the configuration ended in a fault of ours")]
     Load,
     #[error("cannot {what}")]
@@ -75,7 +79,7 @@ pub(crate) fn run(path: &Path) -> Result<(), RunError> {
     let environment: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
     let (appliance, faults) = config::load_appliance(path);
     let Some(appliance) = appliance.filter(|_| !has_errors(&faults)) else { return Err(RunError::Faults(faults)) };
-    if !appliance.gateway.enabled {
+    if !appliance.gateway.enabled && !appliance.egress.enabled {
         return Err(RunError::NothingToRun);
     }
 
@@ -104,15 +108,27 @@ fn serve(
 ) -> Result<(), RunError> {
     // Addresses first: a start by mistake ends at one that is taken, before it touches a log that somebody writes.
     let deliveries = appliance.gateway.enabled.then(|| ingress::bind(appliance)).transpose()?;
+    let calls = appliance.egress.enabled.then(|| way_out::bind(appliance)).transpose()?;
+    let room = upkeep::room(appliance);
     // Everything that is not the path of a request runs on a runtime of its own.
     let beside = Beside::start(appliance)?;
     let mut registry = Registry::with_prefix("tidegate");
     let config_metrics = ConfigMetrics::register(&mut registry);
     upkeep::register_process(&mut registry, sink);
-    let ingress = deliveries.map(|bound| Ingress::open(bound, appliance, clock, &mut registry)).transpose()?;
+    let ingress =
+        deliveries.map(|bound| Ingress::open(bound, room.deliveries, appliance, clock, &mut registry)).transpose()?;
     let log = ingress.as_ref().map(|ingress| Arc::clone(&ingress.log));
     let holding = ingress.as_ref().and_then(|ingress| ingress.holding.clone());
-    let health = Arc::new(Health::new(registry, log.clone()));
+    let open = |bound| WayOut::open(bound, room.calls, path, appliance, clock, sink, &mut registry);
+    let way_out = calls.map(open).transpose()?;
+    let records = way_out.as_ref().map(|way_out| Arc::clone(&way_out.log));
+    let loader = way_out.as_ref().map(|way_out| Arc::clone(&way_out.loader));
+    let mut health = Health::new(registry, log.clone());
+    if let Some(records) = &records {
+        health = health.with_egress_log(Arc::clone(records));
+    }
+    let health = Arc::new(health);
+    let compiled = compile(loader.as_deref(), appliance)?;
 
     // Watched before it is read: what changes in between is noticed.
     let watcher = config::Watcher::start(path, appliance);
@@ -125,13 +141,15 @@ fn serve(
         clock: Arc::clone(clock),
         metrics: config_metrics,
         snapshot: Arc::clone(&snapshot),
-        state: Mutex::new(State { files: TenantFiles::new(appliance), appliance: appliance.clone() }),
+        way_out: loader,
+        state: Mutex::new(State { files: TenantFiles::new(appliance), appliance: appliance.clone(), compiled }),
         again: reload::Again::default(),
     });
     // What is faulty at a cold start is served in its last good version, or not at all, and said.
     reloader.load(&health).ok_or(RunError::Load)?;
 
     let mut server = listen::Server::new();
+    let handle = server.handle();
     let mut addresses = Vec::new();
     let mut add = |service: listen::Service| {
         addresses.extend(service.addresses());
@@ -146,12 +164,17 @@ fn serve(
         None => None,
     };
 
+    if let Some(way_out) = way_out {
+        add(way_out.serve(appliance, clock, &beside.runtime, &handle)?);
+    }
+
     upkeep::watch(&beside.runtime, watcher, &reloader, &health);
-    upkeep::drain_with(&beside.runtime, server.handle(), Arc::clone(&health)).map_err(RunError::io("watch signals"))?;
+    upkeep::drain_with(&beside.runtime, handle, Arc::clone(&health)).map_err(RunError::io("watch signals"))?;
     let node = Node {
         log: log.clone(),
         holding: holding.clone(),
         gateway,
+        records: records.clone(),
         reloader,
         health: Arc::clone(&health),
         clock: Arc::clone(clock),
@@ -164,8 +187,20 @@ fn serve(
     let drained = server.run();
 
     beside.stop();
+    if let Some(records) = records {
+        records.close();
+    }
     if let Some(log) = log {
         ingress::close(&*log, holding.as_deref());
     }
     if drained.cut > 0 { Err(RunError::Cut(drained.cut)) } else { Ok(()) }
+}
+
+/// What of the appliance's file is judged for calls. At a start a fault in it is told as every other one is.
+fn compile(loader: Option<&Loader>, appliance: &Appliance) -> Result<Option<Compiled>, RunError> {
+    let Some(loader) = loader else { return Ok(None) };
+    match loader.compile(appliance) {
+        (Some(compiled), _) => Ok(Some(compiled)),
+        (None, faults) => Err(RunError::Faults(faults)),
+    }
 }

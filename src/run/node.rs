@@ -7,11 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Clock;
 use eventlog::holding::{Held, HoldingFilter};
+use eventlog::records::RecordStore;
 use eventlog::{EventLog, HoldingStore, ReadError, Scope};
 use gateway::Gateway;
 use gateway::holding::Judgement;
 use tokio::sync::mpsc;
 
+use super::egress_log::EgressLog;
 use super::health::Health;
 use super::reload::Reloader;
 use crate::control::time::rfc3339;
@@ -23,6 +25,8 @@ pub(crate) struct Node {
     pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) holding: Option<Arc<HoldingStore>>,
     pub(crate) gateway: Option<Arc<Gateway>>,
+    /// None where no call goes out here.
+    pub(crate) records: Option<Arc<EgressLog>>,
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) health: Arc<Health>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -41,6 +45,10 @@ impl crate::control::node::Node for Node {
 
     fn holding(&self) -> Option<&Arc<HoldingStore>> {
         self.holding.as_ref()
+    }
+
+    fn egress_records(&self) -> Option<(&RecordStore, bool)> {
+        self.records.as_ref().map(|records| records.settled())
     }
 
     async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use config::{Appliance, Environment, Fault, TenantFiles, has_errors};
+use config::{Appliance, Both, Environment, Fault, TenantFiles, has_errors};
 use domain::Clock;
+use egress::compile::{Compiled, TenantOut};
 use gateway::endpoint::TenantEndpoints;
 use gateway::scheme::Presets;
 use gateway::snapshot::Snapshot;
@@ -19,6 +20,7 @@ use tokio::sync::oneshot;
 
 use super::health::Health;
 use super::metrics::ConfigMetrics;
+use super::way_out::Loader;
 
 /// What a reload did.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +46,8 @@ pub(crate) struct Reloader {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: ConfigMetrics,
     pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
+    /// The other role's; none where this node does not have it.
+    pub(crate) way_out: Option<Arc<Loader>>,
     /// One reload at a time.
     pub(crate) state: Mutex<State>,
     pub(crate) again: Again,
@@ -94,7 +98,9 @@ impl Again {
 
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) files: TenantFiles<TenantEndpoints>,
+    pub(crate) files: TenantFiles<Both<TenantEndpoints, TenantOut>>,
+    /// What of `appliance` is judged for calls; none where no call goes out here.
+    pub(crate) compiled: Option<Compiled>,
     /// What is in force: what the process was started with, and the live keys of the file since.
     pub(crate) appliance: Appliance,
 }
@@ -143,8 +149,16 @@ impl Reloader {
         let (appliance, mut faults, unread) = config::reload_appliance(&self.path);
         let mut restart_needed = Vec::new();
         if let Some(appliance) = appliance.filter(|_| !has_errors(&faults)) {
-            restart_needed = self.started.restart_needed(&appliance);
-            state.appliance = self.started.with_live(appliance);
+            let waiting = self.started.restart_needed(&appliance);
+            let live = self.started.with_live(appliance);
+            // The file is one unit: a destination that is none in it is a fault of the whole.
+            let (compiled, more) = self.compile(&live);
+            let sound = !has_errors(&more);
+            faults.extend(more);
+            if sound {
+                restart_needed = waiting;
+                (state.appliance, state.compiled) = (live, compiled);
+            }
         }
         let (snapshot, mut reloaded) = self.build(&mut state, unread);
         faults.append(&mut reloaded.faults);
@@ -168,15 +182,32 @@ impl Reloader {
         tokio::time::sleep(self.again.pause()).await;
     }
 
+    fn compile(&self, appliance: &Appliance) -> (Option<Compiled>, Vec<Fault>) {
+        self.way_out.as_ref().map_or_else(|| (None, Vec::new()), |way_out| way_out.compile(appliance))
+    }
+
     /// The snapshot of the files as they are now; of what is faulty, its last good version.
     fn build(&self, state: &mut State, unread: bool) -> (Snapshot, Reloaded) {
-        let judge = &mut |tenant| TenantEndpoints::new(tenant, &self.presets);
-        let load = state.files.load(&state.appliance, &*self.environment, judge);
+        let State { files, appliance, compiled } = state;
+        // Connectors, openings and modes are part of what a tenant's file means.
+        files.judged_by(&(&appliance.egress.mode, &appliance.egress.opening, compiled.as_ref().map(Compiled::basis)));
+        let endpoints = &mut |tenant| TenantEndpoints::new(tenant, &self.presets);
+        let calls = &mut |tenant: &config::Tenant| match &*compiled {
+            Some(compiled) => compiled.tenant(tenant),
+            None => (None, Vec::new()),
+        };
+        let load = files.load(appliance, &*self.environment, &mut config::both(endpoints, calls));
+        let mut faults = load.faults;
+        if let (Some(way_out), Some(compiled)) = (&self.way_out, &*compiled) {
+            let tenants = load.tenants.iter().map(|both| (&both.made.tenant, both.beside.as_ref()));
+            faults.extend(way_out.put_in_force(appliance, compiled, tenants));
+        }
+        let tenants = load.tenants.into_iter().map(|both| both.made).collect();
         self.again.needed(load.missing > 0, unread || load.again);
         let (gateway, limits) = (state.appliance.gateway.clone(), state.appliance.limits.clone());
-        let snapshot = Snapshot::new(gateway, limits, load.tenants, &load.unavailable);
+        let snapshot = Snapshot::new(gateway, limits, tenants, &load.unavailable);
         let reloaded = Reloaded {
-            faults: load.faults,
+            faults,
             tenants: snapshot.tenants().len(),
             endpoints: snapshot.len(),
             changed: load.changed,
@@ -260,7 +291,12 @@ mod tests {
                 presets: Presets::load().unwrap(),
                 metrics: ConfigMetrics::register(&mut registry),
                 snapshot: Arc::default(),
-                state: Mutex::new(State { files: TenantFiles::new(&started), appliance: started.clone() }),
+                way_out: None,
+                state: Mutex::new(State {
+                    files: TenantFiles::new(&started),
+                    appliance: started.clone(),
+                    compiled: None,
+                }),
                 clock: Arc::clone(&clock),
                 started,
                 again: Again::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::Watcher;
+use config::{Appliance, Watcher};
 use eventlog::{EventLog, HoldingStore};
 use listen::ServerHandle;
 use prometheus_client::registry::Registry;
@@ -58,12 +58,35 @@ pub(super) async fn trim(log: Arc<dyn EventLog>, holding: Option<Arc<HoldingStor
 /// turned away, and some air.
 const OTHER_FILES: u64 = 512;
 
-/// Opens as many files as the system lets this process: a connection is one. Says how many connections that is room for,
-/// at most `wanted`: whoever opens connections and says nothing must not take the files that the log needs.
-pub(super) fn room_for_connections(wanted: u32) -> u32 {
+/// Connections that there is room for, by role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Room {
+    pub(super) deliveries: u32,
+    pub(super) calls: u32,
+}
+
+/// Opens as many files as the system lets this process, and says how many connections of each role that is room for: a
+/// delivery is one file, a call is two. Whoever opens connections and says nothing must not take the files that the log
+/// needs.
+pub(super) fn room(appliance: &Appliance) -> Room {
+    let wanted = |enabled: bool, listener: &config::Listener| if enabled { listener.connections_max } else { 0 };
+    let deliveries = wanted(appliance.gateway.enabled, &appliance.gateway.listener);
+    let calls = wanted(appliance.egress.enabled, &appliance.egress.listener);
+    let files = room_for_connections(u64::from(deliveries) + 2 * u64::from(calls));
+    shares(deliveries, calls, files)
+}
+
+/// Where there is not room for all, both have the same part of what they want.
+fn shares(deliveries: u32, calls: u32, files: u64) -> Room {
+    let wanted = (u64::from(deliveries) + 2 * u64::from(calls)).max(1);
+    let share = |of: u32| u32::try_from(u64::from(of) * files.min(wanted) / wanted).unwrap_or(of).max(1);
+    Room { deliveries: share(deliveries), calls: share(calls) }
+}
+
+fn room_for_connections(wanted: u64) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let files = u64::from(wanted) + OTHER_FILES;
+    let files = wanted + OTHER_FILES;
     let Some(have) = current.filter(|have| *have < files) else { return wanted };
     let raised = maximum.map_or(files, |maximum| files.min(maximum));
     let set = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum });
@@ -73,15 +96,14 @@ pub(super) fn room_for_connections(wanted: u32) -> u32 {
         tracing::warn!(
             open_files,
             connections,
-            "so few files may be open that gateway.listener.connections_max is lowered; raise LimitNOFILE or lower that key"
+            "so few files may be open that connections_max of the listeners is lowered; raise LimitNOFILE or lower it"
         );
     }
     connections
 }
 
-fn connections_among(files: u64) -> u32 {
-    let connections = files.saturating_sub(OTHER_FILES).max(files / 4).max(1);
-    u32::try_from(connections).unwrap_or(u32::MAX)
+fn connections_among(files: u64) -> u64 {
+    files.saturating_sub(OTHER_FILES).max(files / 4).max(1)
 }
 
 /// What the process itself counts.

@@ -1,0 +1,273 @@
+//! The role that lets calls out: who may come, what is off, where names are looked up, and its service.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use config::{Appliance, Fault, Tenant};
+use domain::{Clock, TenantId};
+use egress::caller::{CallerSettings, Revocations};
+use egress::compile::{self, Compiled, TenantOut};
+use egress::forward::Forward;
+use egress::forward::headers::Names;
+use egress::metrics::Metrics;
+use egress::switches::Switches;
+use egress::{About, Callers, Calls, Egress, Ends, Parts, Policy, Recorder, Refusal, Settings, Snapshot, settings};
+use listen::{Behaviour, Forms, HalfClose, ServerHandle};
+use outbound::resolve::{CachedResolver, DnsResolver};
+use outbound::{AddressTable, Alpn, Dialer, Own, Resolve, Roots, TlsClient};
+use prometheus_client::registry::Registry;
+use tokio::runtime::Runtime;
+
+use super::RunError;
+use super::egress_log::{self, EgressLog};
+use super::metrics::ListenerMetrics;
+use super::sink::Sink;
+
+/// What the role stands on: open, and not yet serving.
+#[derive(Debug)]
+pub(super) struct WayOut {
+    bound: listen::Bound,
+    connections_max: u32,
+    pub(super) log: Arc<EgressLog>,
+    pub(super) loader: Arc<Loader>,
+    switches: Arc<Switches>,
+    revocations: Arc<Revocations>,
+    resolver: ResolverOf,
+    listener_metrics: Arc<ListenerMetrics>,
+    metrics: Arc<Metrics>,
+}
+
+/// Debug for what has none.
+struct ResolverOf(Arc<dyn Resolve>);
+
+impl std::fmt::Debug for ResolverOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Resolver")
+    }
+}
+
+const LISTEN: &str = "listen for calls (egress.listen)";
+
+/// Idle connections to destinations are looked through this often; they live for a minute.
+const REAP_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Takes the addresses, and does not listen on them yet.
+pub(super) fn bind(appliance: &Appliance) -> Result<listen::Bound, RunError> {
+    listen::Bound::new(&appliance.egress.listen).map_err(RunError::io(LISTEN))
+}
+
+impl WayOut {
+    pub(super) fn open(
+        bound: listen::Bound,
+        connections_max: u32,
+        path: &Path,
+        appliance: &Appliance,
+        clock: &Arc<dyn Clock>,
+        sink: &Sink,
+        registry: &mut Registry,
+    ) -> Result<Self, RunError> {
+        let file = &appliance.egress;
+        let state = &appliance.tenants.state_directory;
+        let fault = |what: &str, fault: &dyn std::fmt::Display| RunError::WayOut(format!("{what}: {fault}"));
+        let switches = Switches::open(state).map_err(|error| fault("kill switches cannot be read", &error))?;
+        let revocations = Revocations::open(state, Arc::clone(clock))
+            .map_err(|error| fault("revocations of grants cannot be read", &error))?;
+        let revocations = Arc::new(revocations);
+        let system = file.dns.servers_or_system().map_err(|error| fault("there is no DNS", &error))?;
+        let (dns, cache) = settings::dns(&file.dns, &system);
+        let resolver = DnsResolver::new(&dns).map_err(|error| fault("there is no DNS", &error))?;
+        let resolver = Arc::new(CachedResolver::new(resolver, cache, Arc::clone(clock)));
+        let roots = Roots::of_the_system().map_err(|error| fault("there is nobody to trust", &error))?;
+        let tls = TlsClient::new(&roots, None, &[Alpn::Http11]).map_err(|error| fault("there is no TLS", &error))?;
+
+        let log = EgressLog::open(&egress_log::settings(appliance), &appliance.logging, sink.clone(), clock)
+            .map_err(|error| RunError::WayOut(error.to_string()))?;
+        let log = Arc::new(log);
+        log.register(registry);
+        let metrics = Arc::new(Metrics::register(registry));
+        let listener_metrics = ListenerMetrics::register(registry.sub_registry_with_prefix("egress"));
+
+        let (callers, _) = Callers::new(CallerSettings::default(), Arc::clone(&revocations), Arc::clone(clock));
+        let snapshot = Snapshot {
+            settings: Settings::of(file),
+            names: names(appliance)?,
+            policy: Policy::default(),
+            // Until the first load nobody is known, so that nothing is asked of these.
+            rules: Arc::new(outbound::Rules {
+                table: Arc::new(AddressTable::shipped()),
+                own: Own::default(),
+                nat64: Vec::new(),
+            }),
+            pools: std::collections::HashMap::new(),
+            tls: tls.clone(),
+        };
+        let loader = Loader {
+            path: path.to_owned(),
+            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            callers: Arc::new(callers),
+            tls,
+        };
+        Ok(Self {
+            bound,
+            connections_max,
+            log,
+            loader: Arc::new(loader),
+            switches: Arc::new(switches),
+            revocations,
+            resolver: ResolverOf(resolver),
+            listener_metrics,
+            metrics,
+        })
+    }
+
+    /// Everything is loaded: the service, to be added to the server.
+    pub(super) fn serve(
+        self,
+        appliance: &Appliance,
+        clock: &Arc<dyn Clock>,
+        runtime: &Runtime,
+        server: &ServerHandle,
+    ) -> Result<listen::Service, RunError> {
+        let file = &appliance.egress;
+        let recorder: Arc<dyn Recorder> = Arc::<EgressLog>::clone(&self.log);
+        let egress = Arc::new(Egress::new(Parts {
+            node: appliance.node.id,
+            snapshot: Arc::clone(&self.loader.snapshot),
+            callers: Arc::clone(&self.loader.callers),
+            switches: Arc::clone(&self.switches),
+            resolver: self.resolver.0,
+            forward: Forward::new(settings::forward(file)),
+            dialer: Dialer::new(settings::dial(file)),
+            calls: Arc::new(Calls::default()),
+            tunnels: Arc::default(),
+            ends: Arc::new(Ends { clock: Arc::clone(clock), recorder, metrics: self.metrics }),
+        }));
+        runtime.spawn(Arc::clone(&self.switches).keep_looking());
+        runtime.spawn(self.revocations.keep_looking());
+        runtime.spawn(upkeep(Arc::clone(&egress)));
+        runtime.spawn(keep_right(Arc::clone(&egress)));
+        runtime.spawn(drain(Arc::clone(&egress), server.clone(), file.listener.drain_timeout));
+
+        let bounds = config::Listener { connections_max: self.connections_max, ..file.listener.clone() };
+        let opened = self.bound.listen().map_err(RunError::io(LISTEN))?;
+        let behaviour = Behaviour {
+            forms: Forms::Proxy,
+            half_close: HalfClose::Answer,
+            stream_idle_timeout: file.limits.idle_timeout,
+        };
+        let service = listen::Service::new("egress", bounds, opened, egress, self.listener_metrics);
+        Ok(service.with_threads(file.threads).with_behaviour(behaviour))
+    }
+}
+
+/// Forgets what has ended.
+async fn upkeep(egress: Arc<Egress>) {
+    loop {
+        tokio::time::sleep(REAP_EVERY).await;
+        egress.parts().forward.reap();
+        egress.parts().callers.sweep();
+    }
+}
+
+/// Ends tunnels that are not right any more: their callers' proofs are gone, or a switch was thrown.
+async fn keep_right(egress: Arc<Egress>) {
+    let parts = egress.parts();
+    let (mut callers, mut switches) = (parts.callers.watch(), parts.switches.watch());
+    loop {
+        let changed = tokio::select! {
+            changed = callers.changed() => changed,
+            changed = switches.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+        let node = parts.snapshot.load_full();
+        let is_off = |about: &About| {
+            let connector = node.policy.connector(about.authority.host()).map(|found| &found.connector);
+            parts.switches.thrown(about.tenant(), connector, &about.authority, about.way).is_some()
+        };
+        let revoked = parts.tunnels.stop(Refusal::CallerUnknown, |about| !parts.callers.still_good(&about.identified));
+        let off = parts.tunnels.stop(Refusal::SwitchedOff, is_off);
+        if revoked + off > 0 {
+            tracing::info!(revoked, off, "tunnels were ended");
+        }
+    }
+}
+
+/// Idle tunnels end first, all others by the drain's end.
+async fn drain(egress: Arc<Egress>, server: ServerHandle, timeout: std::time::Duration) {
+    server.draining().await;
+    egress.parts().forward.close_idle();
+    egress.parts().tunnels.drain(tokio::time::Instant::now() + timeout);
+}
+
+/// Puts files in force, the first and every later time.
+#[derive(Debug)]
+pub(crate) struct Loader {
+    path: PathBuf,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    callers: Arc<Callers>,
+    tls: TlsClient,
+}
+
+impl Loader {
+    /// What of the appliance's file is a matter of destinations, judged. With an error among the faults the file is faulty.
+    pub(super) fn compile(&self, appliance: &Appliance) -> (Option<Compiled>, Vec<Fault>) {
+        let (catalogue, mut faults) = compile::catalogue(appliance);
+        let Some(catalogue) = catalogue else { return (None, faults) };
+        let (compiled, more) = Compiled::new(appliance, &self.path, &catalogue);
+        faults.extend(more);
+        let (_, keys) = CallerSettings::of(&appliance.egress, []);
+        faults
+            .extend(keys.into_iter().map(|key| Fault::error(&self.path, key.key, key.fault.to_string()).at(key.line)));
+        let sound = !config::has_errors(&faults);
+        (sound.then_some(compiled), faults)
+    }
+
+    /// Swaps the snapshot. The addresses of the machine are read anew: one that was added is the appliance's own.
+    pub(super) fn put_in_force<'t>(
+        &self,
+        appliance: &Appliance,
+        compiled: &Compiled,
+        tenants: impl Iterator<Item = (&'t Tenant, Option<&'t Arc<TenantOut>>)> + Clone,
+    ) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let own = match outbound::interface_addresses() {
+            Ok(addresses) => compile::own(appliance, addresses),
+            Err(error) => {
+                let message = format!("the addresses of this machine cannot be read, and the last ones stay: {error}");
+                faults.push(Fault::error(&self.path, "egress", message));
+                self.snapshot.load().rules.own.clone()
+            }
+        };
+        let ids = tenants.clone().map(|(tenant, out)| (&tenant.id, out)).collect::<Vec<(&TenantId, _)>>();
+        let pools = appliance.egress.pool.iter().map(|pool| {
+            let exits = pool.addresses.iter().map(|address| settings::exit(&address.value, pool.freebind));
+            (pool.name.value.as_str().into(), exits.collect())
+        });
+        let names = match Names::new(&appliance.egress.name, None) {
+            Ok(names) => names,
+            Err(fault) => {
+                faults.push(Fault::error(&self.path, "egress.name", fault.to_string()));
+                self.snapshot.load().names.clone()
+            }
+        };
+        self.snapshot.store(Arc::new(Snapshot {
+            settings: Settings::of(&appliance.egress),
+            names,
+            policy: compiled.policy(ids),
+            rules: Arc::new(compiled.vetting(own)),
+            pools: pools.collect(),
+            tls: self.tls.clone(),
+        }));
+        let (settings, _) = CallerSettings::of(&appliance.egress, tenants.map(|(tenant, _)| tenant));
+        let left_out = self.callers.replace(settings);
+        faults.extend(left_out.into_iter().map(|left| Fault::warning(&self.path, "egress", left.to_string())));
+        faults
+    }
+}
+
+fn names(appliance: &Appliance) -> Result<Names, RunError> {
+    Names::new(&appliance.egress.name, None).map_err(|fault| RunError::WayOut(format!("egress.name: {fault}")))
+}
