@@ -28,6 +28,7 @@ mod framing;
 pub mod headers;
 mod link;
 mod patience;
+pub mod redirect;
 mod request;
 mod upload;
 
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use domain::{ConnectionId, TenantId};
+use domain::{ConnectionId, Secret, TenantId};
 use http::{HeaderMap, Response};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -85,6 +86,8 @@ pub struct Hop {
     pub passage: Passage,
     /// What travels: cleaned, and without `Host`, framing, or anything of the connection's; those are set here.
     pub headers: HeaderMap,
+    /// A credential that goes into the query: encoded, `name=value`. It is neither judged nor printed.
+    pub credential_query: Option<Secret>,
     /// Its body.
     pub body: RequestBody,
     /// Ask for a WebSocket. `tls` then offers HTTP/1.1 alone.
@@ -288,5 +291,7 @@ where
     }
 }
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

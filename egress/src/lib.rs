@@ -17,6 +17,7 @@ mod correlation;
 mod door;
 mod egress;
 pub mod forward;
+pub mod governed;
 pub mod metrics;
 mod no;
 pub mod policy;

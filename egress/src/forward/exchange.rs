@@ -62,12 +62,12 @@ pub(super) enum Failed {
 impl Exchange {
     /// What is wrong already is said here.
     pub(super) fn of(hop: Hop, tally: Arc<Tally>) -> Result<(Self, Request<Upload>), BodyFault> {
-        let Hop { asked, tenant, connection, passage, headers, body, upgrade, waits, bounds } = hop;
+        let Hop { asked, tenant, connection, passage, headers, credential_query, body, upgrade, waits, bounds } = hop;
         if asked.authority != *passage.vetted.authority() || passage.tls.is_some() != (asked.scheme == Scheme::Https) {
             return Err(BodyFault::new(Refusal::Internal, "what is asked is not what was decided"));
         }
         let upload = Upload::new(body, Arc::clone(&tally), bounds.request_bytes_max)?;
-        let request = request::over_h1(&asked, headers, upload, upgrade)?;
+        let request = request::over_h1(&asked, credential_query.as_ref(), headers, upload, upgrade)?;
         let site = Arc::new(Site {
             tenant,
             connection,

@@ -46,6 +46,20 @@ pub struct Cleaned {
     pub upgrade: bool,
 }
 
+/// Fields as a listener has them, one after the other.
+pub fn gather<'f>(fields: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Result<HeaderMap, HeaderFault> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields {
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) else {
+            let detail = "a field has a character that no field has";
+            return Err(HeaderFault { refusal: Refusal::RequestMalformed, detail });
+        };
+        let full = || HeaderFault { refusal: Refusal::HeadersTooLarge, detail: "there are too many fields" };
+        headers.try_append(name, value).map_err(|_| full())?;
+    }
+    Ok(headers)
+}
+
 /// What may travel of a caller's request, or why it may not.
 ///
 /// `Host` names what is asked for, if it is there at all; that it is there in HTTP/1.1 is for the listener to see to.

@@ -1,5 +1,6 @@
 //! A request as it goes out.
 
+use domain::Secret;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
 
@@ -10,11 +11,12 @@ use crate::{Asked, Refusal};
 /// The request as it goes out over HTTP/1.1.
 pub(super) fn over_h1(
     asked: &Asked,
+    credential_query: Option<&Secret>,
     mut headers: HeaderMap,
     body: Upload,
     upgrade: bool,
 ) -> Result<Request<Upload>, BodyFault> {
-    let uri = origin_form(asked).ok_or_else(|| {
+    let uri = origin_form(asked, credential_query).ok_or_else(|| {
         BodyFault::new(Refusal::TargetMalformed, "the path has a character that has to be percent-encoded")
     })?;
     for name in [CONNECTION, CONTENT_LENGTH, TE, TRANSFER_ENCODING, UPGRADE] {
@@ -44,16 +46,20 @@ pub(super) fn over_h1(
 }
 
 /// Path and query as an origin is asked for them (RFC 9112, 3.2.1 and 3.2.4).
-fn origin_form(asked: &Asked) -> Option<Uri> {
+fn origin_form(asked: &Asked, credential_query: Option<&Secret>) -> Option<Uri> {
     let written = &*asked.path_and_query;
-    let text = match written.as_bytes().first() {
+    let mut text = match written.as_bytes().first() {
         None if asked.method == Method::OPTIONS => "*".to_owned(),
         None => "/".to_owned(),
         Some(b'?') => format!("/{written}"),
         Some(b'/') => written.to_owned(),
         Some(_) => return None,
     };
-    let uri = Uri::try_from(text.clone()).ok()?;
+    if let Some(query) = credential_query {
+        text.push(if text.contains('?') { '&' } else { '?' });
+        text.push_str(std::str::from_utf8(query.expose()).ok()?);
+    }
+    let uri = Uri::try_from(text.as_str()).ok()?;
     // What is sent is what was judged, byte for byte.
     (uri.to_string() == text).then_some(uri)
 }

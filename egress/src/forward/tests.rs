@@ -1,5 +1,4 @@
 mod answers;
-mod harness;
 mod reuse;
 mod states;
 mod upgrade;

@@ -31,6 +31,7 @@ where
             connection: None,
             passage: judged.passage,
             headers,
+            credential_query: None,
             body: request_body(&node, exchange)?,
             upgrade,
             waits: node.settings.waits.clone(),

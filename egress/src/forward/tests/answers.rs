@@ -3,8 +3,8 @@
 use http::Method;
 use outbound::ErrorType;
 
-use super::harness::*;
 use crate::forward::ForwardSettings;
+use crate::forward::testing::*;
 use crate::{Refusal, SendState};
 
 #[tokio::test]

@@ -12,8 +12,8 @@ use outbound::dial::{Connect, ConnectFault, Connected};
 use outbound::{Source, VettedAddr};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 
-use super::harness::*;
 use crate::SendState;
+use crate::forward::testing::*;
 use crate::forward::{Forward, ForwardSettings};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";

@@ -10,7 +10,7 @@ use outbound::{ErrorType, Source, VettedAddr};
 use tokio::io::DuplexStream;
 use tokio::time::Instant;
 
-use super::harness::*;
+use crate::forward::testing::*;
 use crate::forward::{BodyFault, Forward, ForwardSettings, Waits};
 use crate::{Refusal, SendState};
 

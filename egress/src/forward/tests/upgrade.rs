@@ -2,8 +2,8 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::harness::*;
 use crate::Refusal;
+use crate::forward::testing::*;
 
 #[tokio::test]
 async fn a_switch_that_was_asked_for_hands_the_connection_over() {

@@ -10,9 +10,13 @@ use domain::TenantId;
 use http::{HeaderMap, Method};
 use http_body_util::{BodyExt, Full};
 use outbound::dial::{Connect, ConnectFault, Connected};
-use outbound::{AddressTable, Authority, Exit, Own, Rules, Scheme, Source, VettedAddr};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use outbound::{AddressTable, Alpn, Authority, Exit, Own, Roots, Rules, Scheme, Source, TlsClient, VettedAddr};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
 
 use crate::forward::{
     Answered, BodyFault, Bounds, Forward, ForwardSettings, Hop, HopFault, Passage, RequestBody, Waits,
@@ -21,8 +25,8 @@ use crate::{Asked, Way};
 
 /// Connects to the test.
 #[derive(Debug, Clone)]
-pub(super) struct Memory {
-    accepted: mpsc::UnboundedSender<DuplexStream>,
+pub(crate) struct Memory {
+    accepted: mpsc::UnboundedSender<(VettedAddr, DuplexStream)>,
     dialled: Arc<AtomicUsize>,
     buffer_bytes: usize,
 }
@@ -30,37 +34,52 @@ pub(super) struct Memory {
 impl Connect for Memory {
     type Stream = DuplexStream;
 
-    async fn connect(&self, _to: VettedAddr, _from: Option<Source>) -> Result<Connected<DuplexStream>, ConnectFault> {
+    async fn connect(&self, to: VettedAddr, _from: Option<Source>) -> Result<Connected<DuplexStream>, ConnectFault> {
         self.dialled.fetch_add(1, Ordering::Relaxed);
         let (ours, theirs) = tokio::io::duplex(self.buffer_bytes);
-        self.accepted.send(theirs).map_err(|_| ConnectFault::Refused)?;
+        self.accepted.send((to, theirs)).map_err(|_| ConnectFault::Refused)?;
         Ok(Connected { stream: ours, local: SocketAddr::from(([192, 0, 2, 1], 40_000)) })
     }
 }
 
 /// The test's end.
-pub(super) struct Origin {
-    accepted: mpsc::UnboundedReceiver<DuplexStream>,
+pub(crate) struct Origin {
+    accepted: mpsc::UnboundedReceiver<(VettedAddr, DuplexStream)>,
     dialled: Arc<AtomicUsize>,
+    /// Spoken on every port but 80.
+    pub(crate) tls: Option<TlsAcceptor>,
 }
 
 impl Origin {
     /// The next connection.
-    pub(super) async fn accept(&mut self) -> Peer {
-        Peer(self.accepted.recv().await.expect("somebody dials"))
+    pub(crate) async fn accept(&mut self) -> Peer {
+        self.try_accept().await.expect("somebody dials")
+    }
+
+    /// The next connection; none if nobody dials any more.
+    pub(crate) async fn try_accept(&mut self) -> Option<Peer> {
+        let (to, stream) = self.accepted.recv().await?;
+        match &self.tls {
+            Some(tls) if to.socket().port() != 80 => Some(Peer(Box::new(tls.accept(stream).await.unwrap()))),
+            Some(_) | None => Some(Peer(Box::new(stream))),
+        }
     }
 
     /// How often it was dialled.
-    pub(super) fn dialled(&self) -> usize {
+    pub(crate) fn dialled(&self) -> usize {
         self.dialled.load(Ordering::Relaxed)
     }
 }
 
-pub(super) struct Peer(pub(super) DuplexStream);
+pub(crate) struct Peer(pub(crate) Box<dyn Stream>);
+
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 impl Peer {
     /// A request's head, with whatever of its body came along.
-    pub(super) async fn request(&mut self) -> String {
+    pub(crate) async fn request(&mut self) -> String {
         let mut read = Vec::new();
         while !read.windows(4).any(|four| four == b"\r\n\r\n") {
             let mut buffer = [0; 4096];
@@ -71,43 +90,82 @@ impl Peer {
         String::from_utf8(read).unwrap()
     }
 
-    pub(super) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
+    /// The same; none if the other side closes.
+    pub(crate) async fn try_request(&mut self) -> Option<String> {
+        let (mut read, mut buffer) = (Vec::new(), [0; 4096]);
+        while !read.windows(4).any(|four| four == b"\r\n\r\n") {
+            match self.0.read(&mut buffer).await {
+                Ok(bytes) if bytes > 0 => read.extend_from_slice(&buffer[..bytes]),
+                Ok(_) | Err(_) => return None,
+            }
+        }
+        String::from_utf8(read).ok()
+    }
+
+    pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.write_all(bytes.as_ref()).await.unwrap();
     }
 
     /// Whether the other side has closed.
-    pub(super) async fn is_closed(&mut self) -> bool {
+    pub(crate) async fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         let read = tokio::time::timeout(Duration::from_secs(5), self.0.read_to_end(&mut rest));
         read.await.is_ok()
     }
 }
 
-pub(super) fn forward() -> (Arc<Forward<Memory>>, Origin) {
+pub(crate) fn forward() -> (Arc<Forward<Memory>>, Origin) {
     forward_with(ForwardSettings::default(), 1 << 20)
 }
 
-pub(super) fn forward_with(settings: ForwardSettings, buffer_bytes: usize) -> (Arc<Forward<Memory>>, Origin) {
+pub(crate) fn forward_with(settings: ForwardSettings, buffer_bytes: usize) -> (Arc<Forward<Memory>>, Origin) {
     let (memory, origin) = memory(buffer_bytes);
     (Arc::new(Forward::with_connector(memory, settings)), origin)
 }
 
-pub(super) fn memory(buffer_bytes: usize) -> (Memory, Origin) {
+pub(crate) fn memory(buffer_bytes: usize) -> (Memory, Origin) {
     let (to, accepted) = mpsc::unbounded_channel();
     let dialled = Arc::new(AtomicUsize::new(0));
-    (Memory { accepted: to, dialled: Arc::clone(&dialled), buffer_bytes }, Origin { accepted, dialled })
+    (Memory { accepted: to, dialled: Arc::clone(&dialled), buffer_bytes }, Origin { accepted, dialled, tls: None })
+}
+
+/// TLS for these names, from both sides.
+pub(crate) fn tls(names: &[&str], alpn: &[Alpn]) -> (TlsClient, TlsAcceptor) {
+    let mut issuer = CertificateParams::new(Vec::new()).unwrap();
+    issuer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(issuer, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+    let roots = Roots::from_pem(issuer.pem().as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut server = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap(),
+        )
+        .unwrap();
+    let id = |alpn: &Alpn| match alpn {
+        Alpn::Http2 => b"h2".to_vec(),
+        Alpn::Http11 => b"http/1.1".to_vec(),
+    };
+    server.alpn_protocols = alpn.iter().map(id).collect();
+    (TlsClient::new(&roots, None, alpn).unwrap(), TlsAcceptor::from(Arc::new(server)))
 }
 
 /// Reading it takes a while.
 static TABLE: LazyLock<Arc<AddressTable>> = LazyLock::new(|| Arc::new(AddressTable::shipped()));
 
-pub(super) fn rules(own: &[&str]) -> Arc<Rules> {
+pub(crate) fn rules(own: &[&str]) -> Arc<Rules> {
     let own = Own::new(own.iter().map(|address| address.parse::<IpAddr>().unwrap()), []);
     Arc::new(Rules { table: Arc::clone(&TABLE), own, nat64: Vec::new() })
 }
 
 /// `GET http://api.example.com/`, without anything.
-pub(super) fn hop() -> Hop {
+pub(crate) fn hop() -> Hop {
     let authority = Authority::with_port("api.example.com:80").unwrap();
     let vetted = rules(&[]).vet(&authority, &["93.184.216.34".parse().unwrap()], &[]).unwrap();
     Hop {
@@ -122,6 +180,7 @@ pub(super) fn hop() -> Hop {
         connection: None,
         passage: Passage { vetted, exit: Exit::Unbound, tls: None, rules: rules(&[]), openings: Arc::new([]) },
         headers: HeaderMap::new(),
+        credential_query: None,
         body: empty(),
         upgrade: false,
         waits: Waits::default(),
@@ -129,16 +188,16 @@ pub(super) fn hop() -> Hop {
     }
 }
 
-pub(super) fn empty() -> RequestBody {
+pub(crate) fn empty() -> RequestBody {
     whole("")
 }
 
-pub(super) fn whole(text: &'static str) -> RequestBody {
+pub(crate) fn whole(text: &'static str) -> RequestBody {
     Full::new(Bytes::from_static(text.as_bytes())).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// A body that comes as the test sends it, with a declared length or without.
-pub(super) fn streamed(length: Option<u64>) -> (mpsc::Sender<Result<Bytes, BodyFault>>, RequestBody) {
+pub(crate) fn streamed(length: Option<u64>) -> (mpsc::Sender<Result<Bytes, BodyFault>>, RequestBody) {
     let (to, pieces) = mpsc::channel(4);
     (to, Streamed { pieces, left: length }.boxed_unsync())
 }
@@ -165,18 +224,18 @@ impl hyper::body::Body for Streamed {
 }
 
 /// Sends in a task of its own, so that the test can be the peer meanwhile.
-pub(super) fn send(forward: &Arc<Forward<Memory>>, hop: Hop) -> tokio::task::JoinHandle<Result<Answered, HopFault>> {
+pub(crate) fn send(forward: &Arc<Forward<Memory>>, hop: Hop) -> tokio::task::JoinHandle<Result<Answered, HopFault>> {
     let forward = Arc::clone(forward);
     tokio::spawn(async move { forward.send(hop).await })
 }
 
 /// The answer's whole body.
-pub(super) async fn read(answered: Answered) -> Result<Bytes, BodyFault> {
+pub(crate) async fn read(answered: Answered) -> Result<Bytes, BodyFault> {
     Ok(answered.response.into_body().collect().await?.to_bytes())
 }
 
 /// One exchange: what was asked, and what came of the answer.
-pub(super) async fn exchange(
+pub(crate) async fn exchange(
     forward: &Arc<Forward<Memory>>,
     origin: &mut Origin,
     hop: Hop,

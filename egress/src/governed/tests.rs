@@ -1,0 +1,4 @@
+mod calls;
+mod connections;
+mod harness;
+mod ssrf;
