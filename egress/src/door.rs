@@ -10,11 +10,13 @@ use outbound::dial::Connect;
 use outbound::{Authority, Scheme, Target};
 
 use crate::answer::Told;
-use crate::caller::{Arrival, Identified, Tls, presented};
+use crate::caller::{Arrival, Identified, Tls, Unproved, presented};
+use crate::connections::Entry;
 use crate::no::No;
+use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
-use crate::{Asked, Egress, Refusal, SendState, Way};
+use crate::{Asked, Caller, Egress, Refusal, SendState, Way};
 
 /// By which door a request comes in.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl Door {
     }
 
     /// The hop that is asked for.
-    pub(crate) fn asked(&self, head: &Head) -> Result<Asked, No> {
+    pub(crate) fn asked(&self, head: &Head, entry: Option<&Entry>) -> Result<Asked, No> {
         let malformed = |why: outbound::Malformed| No::new(Refusal::TargetMalformed, why.to_string());
         let method = Method::from_bytes(head.method().as_bytes())
             .map_err(|_| No::new(Refusal::RequestMalformed, "the method is no token"))?;
@@ -60,8 +62,12 @@ impl Door {
                 Ok(Asked { way: Way::Absolute, method, scheme, authority, path_and_query: head.origin().into() })
             }
             Self::Governed(connection) => {
-                let shown = domain::text::Untrusted::with_limit(connection.as_bytes(), 64);
-                Err(No::new(Refusal::ConnectionUnknown, format!("there is no connection {shown}")))
+                let rest = head.origin();
+                let rest =
+                    rest.strip_prefix("/c/").and_then(|rest| rest.strip_prefix(&**connection)).unwrap_or_default();
+                let entry = entry.ok_or_else(|| No::new(Refusal::Internal, "no connection was looked up"))?;
+                let asked = entry.connection.ask(method, rest);
+                asked.map_err(|why| No::new(Refusal::RequestMalformed, why.to_string()))
             }
         }
     }
@@ -80,14 +86,14 @@ where
     C::Stream: Side + 'static,
 {
     /// Who asks. The proof is where the door has it.
-    pub(crate) fn identify(&self, door: &Door, exchange: &Exchange) -> Result<Identified, No> {
+    pub(crate) fn identify(&self, node: &Snapshot, door: &Door, exchange: &Exchange) -> Result<Identified, No> {
         let arrival = Arrival { peer: exchange.peer().ip(), local: exchange.local().ip(), tls: Tls::Absent };
         let head = exchange.head();
         let identify = |presented| self.parts.callers.identify(presented, &arrival);
         let identified = match door {
             Door::Connect | Door::Absolute(_) => identify(presented::of_proxy_request(head.headers())),
             Door::Governed(_) => {
-                identify(presented::of_governed_call(head.headers(), head.query(), &[presented::Slot::Bearer]))
+                identify(presented::of_governed_call(head.headers(), head.query(), &node.connections.slots()))
             }
         };
         identified.map_err(|unproved| No::new(unproved.refusal(), unproved.to_string()))
@@ -164,6 +170,23 @@ impl<C> Egress<C> {
     }
 }
 
+/// The connection that is called, if it is one: the caller's own, with the proof where that one's SDK puts it.
+pub(crate) fn connection<'n>(
+    node: &'n Snapshot,
+    door: &Door,
+    caller: &Caller,
+    head: &Head,
+) -> Result<Option<&'n Entry>, No> {
+    let Door::Governed(id) = door else { return Ok(None) };
+    let unproved = |unproved: Unproved| No::new(unproved.refusal(), unproved.to_string());
+    let entry = node.connections.find(caller, id)?;
+    let slots = node.connections.slots();
+    let found = presented::of_governed_call(head.headers(), head.query(), &slots).map_err(unproved)?;
+    let own = (&entry.connection.connector().manifest().auth).into();
+    presented::confirm(&found, head.headers(), head.query(), own).map_err(unproved)?;
+    Ok(Some(entry))
+}
+
 /// The same answer in the listener's own form.
 fn answer(response: Response<Bytes>) -> Answer {
     let (parts, body) = response.into_parts();
@@ -193,6 +216,10 @@ pub(crate) fn fields_of(head: &Head) -> HeaderMap {
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
             map.append(name, value);
         }
+    }
+    if head.form() == Form::Origin {
+        // It names this proxy, and not what is called.
+        map.remove(http::header::HOST);
     }
     map
 }

@@ -11,7 +11,7 @@ use outbound::dial::Connect;
 use outbound::{Host, Scheme};
 
 use crate::caller::Identified;
-use crate::door::{Door, fields_of};
+use crate::door::{self, Door, fields_of};
 use crate::forward::Passage;
 use crate::forward::headers::{self, Cleaned};
 use crate::no::No;
@@ -50,11 +50,12 @@ where
         trace.came_by(door.way());
 
         // 1. Who asks? Where the proof is depends on the door.
-        let identified = self.identify(&door, exchange)?;
+        let identified = self.identify(&node, &door, exchange)?;
         trace.is_of(&identified.caller);
 
         // 2. For what? One strict parser for every door; a connection's host is its own and never the caller's.
-        let asked = door.asked(exchange.head())?;
+        let entry = door::connection(&node, &door, &identified.caller, exchange.head())?.cloned();
+        let asked = door.asked(exchange.head(), entry.as_ref())?;
         trace.asks(&asked);
 
         // 3. What of it may travel, and has it been here before? And is there room for one more of this caller?
@@ -67,9 +68,10 @@ where
 
         // 5. Out: what happens from here on, and how it ends, is in the record.
         let going = Going { node, identified, asked, judged, cleaned, call };
-        match door {
-            Door::Connect => self.tunnel(going, exchange, trace).await,
-            Door::Absolute(_) | Door::Governed(_) => self.pass_on(going, exchange, trace).await,
+        match (door, entry) {
+            (Door::Connect, _) => self.tunnel(going, exchange, trace).await,
+            (Door::Absolute(_) | Door::Governed(_), None) => self.pass_on(going, exchange, trace).await,
+            (_, Some(entry)) => self.call(&entry, going, exchange, trace).await,
         }
     }
 

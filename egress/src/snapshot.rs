@@ -8,6 +8,7 @@ use domain::TenantId;
 use outbound::{Exit, ExitAddress, Rules, TlsClient};
 
 use crate::Refusal;
+use crate::connections::Connections;
 use crate::forward::headers::Names;
 use crate::no::No;
 use crate::policy::Policy;
@@ -26,6 +27,8 @@ pub struct Snapshot {
     pub rules: Arc<Rules>,
     /// Where calls leave from, by the pool's name; none where the kernel chooses.
     pub pools: HashMap<Box<str>, Arc<[ExitAddress]>>,
+    /// Accounts at providers.
+    pub connections: Connections,
     /// How TLS is spoken to destinations.
     pub tls: TlsClient,
 }

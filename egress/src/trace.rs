@@ -8,6 +8,7 @@ use domain::Clock;
 use domain::text::Untrusted;
 use listen::Head;
 
+use crate::connections::Entry;
 use crate::forward::{Tally, Went};
 use crate::metrics::Metrics;
 use crate::no::No;
@@ -24,7 +25,6 @@ const TEXT_BYTES_MAX: usize = 256;
 pub(crate) struct Trace {
     pub(crate) correlation: CorrelationId,
     pub(crate) way: Option<Way>,
-    began: Duration,
     hop_began: Duration,
     record: Box<Record>,
     ends: Arc<Ends>,
@@ -43,7 +43,7 @@ pub struct Ends {
 
 impl Trace {
     pub(crate) fn begin(correlation: CorrelationId, head: &Head, peer: SocketAddr, ends: Arc<Ends>) -> Self {
-        let began = ends.clock.monotonic();
+        let hop_began = ends.clock.monotonic();
         let target = without_query(head.target());
         let record = Record {
             correlation,
@@ -76,7 +76,7 @@ impl Trace {
             detail: "".into(),
             send_state: SendState::NotSent,
         };
-        Self { correlation, way: None, began, hop_began: began, record: Box::new(record), ends }
+        Self { correlation, way: None, hop_began, record: Box::new(record), ends }
     }
 
     pub(crate) fn came_by(&mut self, way: Way) {
@@ -115,8 +115,8 @@ impl Trace {
 
     /// The trace goes on elsewhere, with whatever the call goes on with.
     pub(crate) fn carry_on(&self) -> Self {
-        let Self { correlation, way, began, hop_began, .. } = *self;
-        Self { correlation, way, began, hop_began, record: self.record.clone(), ends: Arc::clone(&self.ends) }
+        let Self { correlation, way, hop_began, .. } = *self;
+        Self { correlation, way, hop_began, record: self.record.clone(), ends: Arc::clone(&self.ends) }
     }
 
     pub(crate) fn tunnel_ended(self, end: &End) {
@@ -141,11 +141,20 @@ impl Trace {
     }
 
     pub(crate) fn went(&mut self, went: &Went) {
+        self.went_by(went);
+        self.ends.metrics.connected(went.pooled);
+        self.ends.metrics.answered(went.first_byte);
+    }
+
+    pub(crate) fn is_call_of(&mut self, entry: &Entry) {
+        self.record.connection = Some(entry.connection.id().clone());
+        self.record.connector = Some(entry.connection.connector_id().clone());
+    }
+
+    pub(crate) fn went_by(&mut self, went: &Went) {
         self.connected(went.address.socket(), went.local.ip(), went.connect, went.tls);
         self.record.pooled = went.pooled;
         self.record.times.first_byte_us = micros(went.first_byte);
-        self.ends.metrics.connected(went.pooled);
-        self.ends.metrics.answered(went.first_byte);
     }
 
     pub(crate) fn connected(&mut self, address: SocketAddr, exit: IpAddr, connect: Duration, tls: Duration) {
@@ -172,14 +181,39 @@ impl Trace {
         }
     }
 
+    /// The hop is over, and another one follows: what is said of the call stays.
+    pub(crate) fn next_hop(&mut self) {
+        let next = self.record.hop.saturating_add(1);
+        let mut kept = Record {
+            hop: next,
+            path: None,
+            rule: None,
+            would_refuse: Vec::new(),
+            answer: Vec::new(),
+            address: None,
+            exit: None,
+            pooled: false,
+            sent_bytes: 0,
+            received_bytes: 0,
+            times: Times::default(),
+            status: None,
+            detail: "".into(),
+            send_state: SendState::NotSent,
+            ..(*self.record).clone()
+        };
+        std::mem::swap(&mut *self.record, &mut kept);
+        self.write(kept, self.hop_began);
+        self.hop_began = self.ends.clock.monotonic();
+    }
+
     /// A no ended it.
     pub(crate) fn refused(&mut self, no: &No) {
         self.ends.metrics.refused(no.refusal);
         self.record.outcome = no.refusal.code().into();
         self.record.detail.clone_from(&no.detail);
         self.record.send_state = no.send_state;
-        let began = self.began;
-        self.write((*self.record).clone(), began);
+        let since = self.hop_began;
+        self.write((*self.record).clone(), since);
     }
 
     /// It ended as far as it could: `done`, or a word for how it was cut short after the answer had begun.
@@ -187,8 +221,8 @@ impl Trace {
         self.ends.metrics.relayed(self.record.sent_bytes, self.record.received_bytes);
         self.record.outcome = outcome.into();
         self.record.detail = detail.into();
-        let began = self.began;
-        self.write((*self.record).clone(), began);
+        let since = self.hop_began;
+        self.write((*self.record).clone(), since);
     }
 
     fn write(&self, mut record: Record, since: Duration) {

@@ -2,6 +2,7 @@
 
 mod absolute;
 mod connect;
+mod governed;
 mod upgrade;
 
 use std::net::IpAddr;

@@ -158,3 +158,67 @@ fn what_stands_behind_a_refused_connect_is_never_run() {
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.matches("HTTP/1.1").count() == 1, "{answer}");
     assert_eq!(origin.connections(), 0);
 }
+
+#[test]
+fn a_call_of_a_connection_has_its_credential_and_nothing_of_the_caller_s() {
+    let origin = Origin::provider();
+    let rig = Rig::with_connection_to(&origin);
+    let token = rig.token();
+    let asked = format!(
+        "GET /c/conn_api/v1/things?q=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n"
+    );
+    let answer = rig.exchange(&asked);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer}");
+    let head = head_of(&answer);
+    assert!(head.contains("tidegate-send-state: response") && !head.contains("forged"), "{head}");
+    let seen = origin.seen();
+    assert!(seen.starts_with("GET /base/v1/things?q=1 HTTP/1.1\r\n"), "{seen}");
+    assert!(seen.contains("authorization: Bearer the-real-key\r\n") && !seen.contains("10.0.0.1"), "{seen}");
+    assert!(!seen.contains(token) && seen.contains("user-agent: Tidegate (http)"), "{seen}");
+    let record = rig.record();
+    assert_eq!((&*record.way, &*record.outcome, record.status), ("governed", "done", Some(200)), "{record:?}");
+    assert_eq!(record.connection.unwrap().as_str(), "conn_api");
+}
+
+#[test]
+fn a_redirect_is_followed_when_asked_and_each_hop_has_a_record() {
+    let origin = Origin::provider();
+    let rig = Rig::with_connection_to(&origin);
+    let ask = |more: &str| {
+        let token = rig.token();
+        rig.exchange(&format!(
+            "GET /c/conn_api/away HTTP/1.1\r\nHost: 127.0.0.1\r\nTidegate-Grant: {token}\r\n{more}\r\n"
+        ))
+    };
+    assert!(ask("").starts_with("HTTP/1.1 302 "));
+    assert_eq!(rig.record().status, Some(302));
+    let answer = ask("Tidegate-Follow-Redirects: 3\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let head = head_of(&answer);
+    assert!(head.contains("/base/away") && head.contains("/base/there") && head.contains("tidegate-hops: "), "{head}");
+    let records = rig.records(2);
+    let told: Vec<_> = records.iter().map(|record| (record.hop, record.status, record.path.as_deref())).collect();
+    assert_eq!(told, [(0, Some(302), Some("/base/away")), (1, Some(200), Some("/base/there"))], "{records:?}");
+    assert_eq!(records[0].correlation, records[1].correlation);
+}
+
+#[test]
+fn whoever_names_no_connection_of_his_own_learns_nothing() {
+    let origin = Origin::provider();
+    let rig = Rig::with_connection_to(&origin);
+    let proof = format!("Tidegate-Grant: {}\r\n", rig.token());
+    for (path, proof, status, code) in [
+        ("/c/conn_api/x", "", 401, "caller-unknown"),
+        ("/c/conn_api/x", "Authorization: Bearer tgt_nobody\r\n", 401, "caller-unknown"),
+        ("/c/conn_other/x", &*proof, 404, "connection-unknown"),
+        ("/c/conn_api/../x", &*proof, 400, "request-malformed"),
+        ("/c/conn_api/a/%2e%2e/x", &*proof, 400, "request-malformed"),
+        ("/c/conn_api//x", &*proof, 400, "request-malformed"),
+    ] {
+        let answer = rig.exchange(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{proof}\r\n"));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+        assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{path}: {answer}");
+        assert!(!answer.to_ascii_lowercase().contains("proxy-authenticate"), "{answer}");
+    }
+    assert_eq!(origin.connections(), 0);
+}

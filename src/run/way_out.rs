@@ -1,19 +1,25 @@
 //! The role that lets calls out: who may come, what is off, where names are looked up, and its service.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use config::{Appliance, Fault, Tenant};
-use domain::{Clock, TenantId};
+use domain::{Clock, ConnectorId, TenantId};
 use egress::caller::{CallerSettings, Revocations};
 use egress::compile::{self, Compiled, TenantOut};
 use egress::forward::Forward;
 use egress::forward::headers::Names;
+use egress::governed::{Connection, Connector};
 use egress::metrics::Metrics;
 use egress::switches::Switches;
-use egress::{About, Callers, Calls, Egress, Ends, Parts, Policy, Recorder, Refusal, Settings, Snapshot, settings};
+use egress::{
+    About, Callers, Calls, Connections, Egress, Ends, Entry, Parts, Policy, Recorder, Refusal, Settings, Snapshot,
+    settings,
+};
 use listen::{Behaviour, Forms, HalfClose, ServerHandle};
+use outbound::dial::ClientIdentity;
 use outbound::resolve::{CachedResolver, DnsResolver};
 use outbound::{AddressTable, Alpn, Dialer, Own, Resolve, Roots, TlsClient};
 use prometheus_client::registry::Registry;
@@ -99,13 +105,15 @@ impl WayOut {
                 own: Own::default(),
                 nat64: Vec::new(),
             }),
-            pools: std::collections::HashMap::new(),
+            pools: HashMap::new(),
+            connections: Connections::default(),
             tls: tls.clone(),
         };
         let loader = Loader {
             path: path.to_owned(),
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             callers: Arc::new(callers),
+            roots,
             tls,
         };
         Ok(Self {
@@ -208,6 +216,7 @@ pub(crate) struct Loader {
     path: PathBuf,
     snapshot: Arc<ArcSwap<Snapshot>>,
     callers: Arc<Callers>,
+    roots: Roots,
     tls: TlsClient,
 }
 
@@ -246,6 +255,8 @@ impl Loader {
             let exits = pool.addresses.iter().map(|address| settings::exit(&address.value, pool.freebind));
             (pool.name.value.as_str().into(), exits.collect())
         });
+        let connections: Vec<(TenantId, Entry)> =
+            self.connections(appliance, tenants.clone().map(|(tenant, _)| tenant), &mut faults);
         let names = match Names::new(&appliance.egress.name, None) {
             Ok(names) => names,
             Err(fault) => {
@@ -259,12 +270,58 @@ impl Loader {
             policy: compiled.policy(ids),
             rules: Arc::new(compiled.vetting(own)),
             pools: pools.collect(),
+            connections: Connections::new(connections),
             tls: self.tls.clone(),
         }));
         let (settings, _) = CallerSettings::of(&appliance.egress, tenants.map(|(tenant, _)| tenant));
         let left_out = self.callers.replace(settings);
         faults.extend(left_out.into_iter().map(|left| Fault::warning(&self.path, "egress", left.to_string())));
         faults
+    }
+}
+
+impl Loader {
+    /// Every connection with its credential. One that cannot be made is told of and is not there.
+    fn connections<'t>(
+        &self,
+        appliance: &Appliance,
+        tenants: impl Iterator<Item = &'t Tenant>,
+        faults: &mut Vec<Fault>,
+    ) -> Vec<(TenantId, Entry)> {
+        let (catalogue, _) = compile::catalogue(appliance);
+        let Some(catalogue) = catalogue else { return Vec::new() };
+        let connectors = catalogue.manifests().filter_map(|manifest| {
+            // What is no host was told of where the file was compiled.
+            let connector = Connector::new(Arc::clone(manifest)).ok()?;
+            Some((manifest.connector.clone(), Arc::new(connector)))
+        });
+        let connectors: HashMap<ConnectorId, Arc<Connector>> = connectors.collect();
+        let mut entries = Vec::new();
+        for tenant in tenants {
+            let Some(egress) = tenant.egress() else { continue };
+            for written in &egress.connections {
+                let Some(connector) = connectors.get(&written.connector) else { continue };
+                let made =
+                    Connection::new(written, egress.credential(written), connector).map_err(|fault| fault.to_string());
+                let entry = made
+                    .and_then(|connection| Ok(Entry { connection: Arc::new(connection), tls: self.own_tls(written)? }));
+                match entry {
+                    Ok(entry) => entries.push((tenant.id.clone(), entry)),
+                    Err(why) => faults.push(tenant.fault(written.line, format!("connection.{}", written.id), why)),
+                }
+            }
+        }
+        entries
+    }
+
+    fn own_tls(&self, written: &config::Connection) -> Result<Option<TlsClient>, String> {
+        let Some(own) = &written.tls else { return Ok(None) };
+        let roots = own.roots.as_ref().map(|pem| Roots::from_pem(pem.expose())).transpose();
+        let roots = roots.map_err(|fault| fault.to_string())?;
+        let identity = own.client.as_ref().map(|(chain, key)| ClientIdentity::from_pem(chain.expose(), key.expose()));
+        let identity = identity.transpose().map_err(|fault| fault.to_string())?;
+        let roots = roots.as_ref().unwrap_or(&self.roots);
+        TlsClient::new(roots, identity, &[Alpn::Http11]).map(Some).map_err(|fault| fault.to_string())
     }
 }
 

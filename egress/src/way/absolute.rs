@@ -3,18 +3,30 @@
 
 use http_body_util::BodyExt;
 use listen::{BodyError, Ending, Exchange, Reply, Streamed};
+use outbound::Authority;
 use outbound::dial::Connect;
 
-use crate::answer::{CORRELATION_ID, put};
+use crate::answer::{CORRELATION_ID, SEND_STATE, put};
+use crate::caller::Identified;
 use crate::door::version_of;
 use crate::forward::headers::{Cleaned, clean_response};
 use crate::forward::{Answered, BodyFault, Hop, RequestBody};
+use crate::metrics::UnderWay;
 use crate::no::No;
 use crate::serve::Going;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
-use crate::{Egress, Refusal, SendState};
+use crate::{Call, Egress, Refusal, SendState};
+
+/// What an answer goes on with.
+pub(super) struct Answering<'n> {
+    pub(super) node: &'n Snapshot,
+    pub(super) identified: Identified,
+    pub(super) authority: Authority,
+    /// Counted until the answer has ended.
+    pub(super) kept: (Call, UnderWay),
+}
 
 impl<C: Connect + 'static> Egress<C>
 where
@@ -39,19 +51,25 @@ where
         };
         let under_way = trace.ends().metrics.begin(way);
         let sending = self.parts.forward.send(hop);
-        let Answered { mut response, went, tally, upgraded } = exchange.drive(sending).await??;
-        trace.went(&went);
+        let mut answered = exchange.drive(sending).await??;
+        trace.went(&answered.went);
+        let version = answered.response.version();
+        clean_response(answered.response.headers_mut());
+        node.names.add_via(answered.response.headers_mut(), version);
+        Ok(self.answer(Answering { node: &node, identified, authority, kept: (call, under_way) }, answered, trace))
+    }
+
+    /// Gives an answer to the caller: as it comes, or as a connection that speaks another protocol now.
+    pub(super) fn answer(&self, answering: Answering<'_>, answered: Answered, trace: &mut Trace) -> Reply {
+        let Answering { node, identified, authority, kept } = answering;
+        let Answered { mut response, tally, upgraded, .. } = answered;
         trace.record_mut().status = Some(response.status().as_u16());
         trace.record_mut().send_state = SendState::Response;
-
-        let version = response.version();
-        clean_response(response.headers_mut());
-        node.names.add_via(response.headers_mut(), version);
         put(response.headers_mut(), CORRELATION_ID, &trace.correlation.to_string());
+        put(response.headers_mut(), SEND_STATE, SendState::Response.as_str());
         if let Some(upgraded) = upgraded {
             let (head, _) = response.into_parts();
-            let kept = (call, under_way);
-            return Ok(self.switch(&node, identified, authority, head, upgraded, kept, trace));
+            return self.switch(node, identified, authority, head, upgraded, kept, trace);
         }
         let mut trace = trace.carry_on();
         let streamed = Streamed::new(response).on_end(move |ended| {
@@ -66,9 +84,9 @@ where
                     trace.ended("caller-gone", "the caller hung up before the end of its answer");
                 }
             }
-            drop((call, under_way));
+            drop(kept);
         });
-        Ok(streamed.into())
+        streamed.into()
     }
 }
 

@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use domain::{Clock, NodeId, SystemClock, TenantId};
+use domain::{Clock, ConnectionId, NodeId, SystemClock, TenantId};
 use listen::{Behaviour, Bound, Forms, Server, ServerHandle, Service, Silent};
 use outbound::dial::DialSettings;
 use outbound::{AddressTable, Answer, Dialer, HostName, Opening, Own, Resolve, ResolveError, Roots, Rules, TlsClient};
 use tidegate_egress::caller::{CallerSettings, Revocations, TokenEntry, new_token};
 use tidegate_egress::forward::{Forward, ForwardSettings};
+use tidegate_egress::governed::{Connection, Connector};
 use tidegate_egress::metrics::Metrics;
 use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, TenantPolicy};
 use tidegate_egress::switches::Switches;
-use tidegate_egress::{Callers, Calls, Egress, Ends, Parts, Policy, Record, Recorder, Settings, Snapshot};
+use tidegate_egress::{Callers, Calls, Egress, Ends, Entry, Parts, Policy, Record, Recorder, Settings, Snapshot};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -60,6 +61,15 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn start() -> Self {
+        Self::with(None)
+    }
+
+    /// With the connection `conn_api` to this origin; its credential is `the-real-key`.
+    pub(crate) fn with_connection_to(origin: &Origin) -> Self {
+        Self::with(Some(origin))
+    }
+
+    fn with(provider: Option<&Origin>) -> Self {
         let clock: Arc<dyn Clock> = SystemClock::shared();
         let tenant = TenantId::parse("acme").unwrap();
         let (token, hash) = new_token().unwrap();
@@ -97,7 +107,8 @@ impl Rig {
             policy: Policy::new(Arc::new(everybody), tenants),
             rules: Arc::new(rules),
             pools: HashMap::new(),
-            tls: TlsClient::new(&Roots::of_the_system().unwrap(), None, &[]).unwrap(),
+            connections: tidegate_egress::Connections::new(provider.map(connection_to)),
+            tls: TlsClient::new(&roots_of(provider), None, &[]).unwrap(),
         };
         let egress = Egress::new(Parts {
             node: NodeId(1),
@@ -129,6 +140,11 @@ impl Rig {
             server.run();
         });
         Self { address, token, records, handle, server: Some(server) }
+    }
+
+    /// The token itself.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
     }
 
     /// The field that proves who asks.
@@ -163,6 +179,34 @@ impl Rig {
     pub(crate) fn records(&self, count: usize) -> Vec<Record> {
         (0..count).map(|_| self.record()).collect()
     }
+}
+
+fn roots_of(provider: Option<&Origin>) -> Roots {
+    let own = provider.and_then(|origin| origin.certificate.as_ref());
+    own.map_or_else(|| Roots::of_the_system().unwrap(), |pem| Roots::from_pem(pem.as_bytes()).unwrap())
+}
+
+fn connection_to(origin: &Origin) -> (TenantId, Entry) {
+    let catalogue = config::connector::Catalogue::shipped().unwrap();
+    let manifest = catalogue.manifests().find(|manifest| manifest.is_generic()).unwrap();
+    let connector = Arc::new(Connector::new(Arc::clone(manifest)).unwrap());
+    let written = config::Connection {
+        id: ConnectionId::parse("conn_api").unwrap(),
+        connector: manifest.connector.clone(),
+        base_url: format!("https://{}/base", origin.name()).into(),
+        credential: Some(0),
+        tls: None,
+        usable: true,
+        line: 1,
+    };
+    let credential = config::Credential {
+        id: "cred".into(),
+        kind: config::CredentialKind::Bearer,
+        value: Some(domain::Secret::new(b"the-real-key".to_vec())),
+        line: 1,
+    };
+    let connection = Connection::new(&written, Some(&credential), &connector).unwrap();
+    (TenantId::parse("acme").unwrap(), Entry { connection: Arc::new(connection), tls: None })
 }
 
 impl Drop for Rig {
@@ -223,9 +267,41 @@ pub(crate) struct Origin {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<u8>>>,
+    /// In PEM, of one that speaks TLS.
+    certificate: Option<String>,
 }
 
 impl Origin {
+    /// Answers each request over TLS: `/base/away` with a redirect to `/base/there`, everything else with `ok`.
+    pub(crate) fn provider() -> Self {
+        let made = rcgen::generate_simple_self_signed(["origin.test".to_owned()]).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        let tls = Arc::new(tls);
+        let origin = Self::with(move |stream, seen| {
+            let session = rustls::ServerConnection::new(Arc::clone(&tls)).unwrap();
+            let mut stream = rustls::StreamOwned::new(session, stream);
+            while let Some((head, _)) = read_request(&mut stream) {
+                seen.lock().unwrap().extend(head.as_bytes());
+                let answer: &[u8] = if head.contains("/base/away") {
+                    b"HTTP/1.1 302 Found\r\nLocation: /base/there\r\nContent-Length: 0\r\n\r\n"
+                } else {
+                    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\nTidegate-Hops: forged\r\n\r\nok"
+                };
+                if stream.write_all(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { certificate: Some(made.cert.pem()), ..origin }
+    }
+
     /// Sends back whatever comes.
     pub(crate) fn echo() -> Self {
         Self::with(|mut stream, seen| {
@@ -276,7 +352,7 @@ impl Origin {
                 std::thread::spawn(move || serve(stream, kept));
             }
         });
-        Self { address, connections, seen }
+        Self { address, connections, seen, certificate: None }
     }
 
     /// Its authority.
@@ -303,7 +379,7 @@ impl Origin {
 }
 
 /// A request's head, its fields' names in lower case, and its body; none at the end.
-fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+fn read_request(stream: &mut impl Read) -> Option<(String, Vec<u8>)> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,0 +1,68 @@
+//! Connections by tenant and id.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use config::connector::AuthSlot;
+use domain::{ConnectionId, TenantId};
+use outbound::TlsClient;
+
+use crate::caller::presented::Slot;
+use crate::governed::Connection;
+use crate::no::No;
+use crate::{Caller, Refusal};
+
+/// A connection, and how TLS is spoken to its provider where that is its own matter.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// It.
+    pub connection: Arc<Connection>,
+    /// Roots and identity of its own.
+    pub tls: Option<TlsClient>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Connections {
+    entries: HashMap<TenantId, HashMap<ConnectionId, Entry>>,
+    /// Every place where the SDK of some connector in use puts its key.
+    slots: Vec<AuthSlot>,
+}
+
+impl Connections {
+    /// Of these.
+    pub fn new(entries: impl IntoIterator<Item = (TenantId, Entry)>) -> Self {
+        let mut all: HashMap<TenantId, HashMap<ConnectionId, Entry>> = HashMap::new();
+        let (mut seen, mut slots) = (BTreeSet::new(), Vec::new());
+        for (tenant, entry) in entries {
+            let slot = &entry.connection.connector().manifest().auth;
+            if seen.insert(format!("{slot:?}")) {
+                slots.push(slot.clone());
+            }
+            all.entry(tenant).or_default().insert(entry.connection.id().clone(), entry);
+        }
+        Self { entries: all, slots }
+    }
+
+    /// Where a proof may be, whichever connection is meant.
+    pub(crate) fn slots(&self) -> Vec<Slot<'_>> {
+        self.slots.iter().map(Slot::from).collect()
+    }
+
+    /// The caller's connection of this id. That there is none, that it is another's and that the grant does not name it
+    /// look the same to the caller.
+    pub(crate) fn find(&self, caller: &Caller, id: &str) -> Result<&Entry, No> {
+        let no = |why: &str| No::new(Refusal::ConnectionUnknown, why);
+        let named = |names: &[ConnectionId]| names.iter().any(|name| name.as_str() == id);
+        if caller.connections.as_deref().is_some_and(|names| !named(names)) {
+            return Err(no("the grant does not name the connection"));
+        }
+        let entry = self.entries.get(&caller.tenant).and_then(|its| its.get(id));
+        let entry = entry.ok_or_else(|| no("the tenant has no connection of this id"))?;
+        if !entry.connection.is_usable() {
+            let why = "a secret that the connection's TLS is made of cannot be had now";
+            return Err(No::new(Refusal::CredentialUnavailable, why));
+        }
+        Ok(entry)
+    }
+}
