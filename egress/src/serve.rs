@@ -55,6 +55,9 @@ where
 
         // 2. For what? One strict parser for every door; a connection's host is its own and never the caller's.
         let entry = door::connection(&node, &door, &identified.caller, exchange.head())?.cloned();
+        if let Some(entry) = &entry {
+            trace.is_call_of(entry);
+        }
         let asked = door.asked(exchange.head(), entry.as_ref())?;
         trace.asks(&asked);
 
@@ -86,9 +89,11 @@ where
         let caller = &*identified.caller;
 
         // 1. Is it switched off, for whatever reason that does not wait for a rule?
-        let connector = node.policy.connector(asked.authority.host()).map(|found| &found.connector);
-        if let Some(why) = self.parts.switches.thrown(&caller.tenant, connector, &asked.authority, asked.way) {
-            return Err(No::new(Refusal::SwitchedOff, why.to_string()));
+        let of_host = node.policy.connector(asked.authority.host()).map(|found| &found.connector);
+        for connector in [trace.record().connector.as_ref(), of_host] {
+            if let Some(why) = self.parts.switches.thrown(&caller.tenant, connector, &asked.authority, asked.way) {
+                return Err(No::new(Refusal::SwitchedOff, why.to_string()));
+            }
         }
 
         // 2. The name. Nothing is resolved for a name that is not allowed: a look-up is a call, too.

@@ -7,7 +7,7 @@ mod upgrade;
 
 use std::net::IpAddr;
 
-use domain::TenantId;
+use domain::{ConnectorId, TenantId};
 use outbound::Authority;
 use tokio::time::Instant;
 
@@ -23,6 +23,8 @@ pub struct About {
     pub way: Way,
     /// Who holds it open.
     pub identified: Identified,
+    /// The connector of the call's connection; none for other calls.
+    pub connector: Option<ConnectorId>,
     /// Where it leads.
     pub authority: Authority,
     /// From where it leaves.

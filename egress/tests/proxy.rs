@@ -4,6 +4,7 @@
 mod rig;
 
 use rig::{Origin, Rig, head_of};
+use tidegate_egress::switches::Scope;
 
 #[test]
 fn a_tunnel_is_asked_for_who_it_is_then_carries_bytes_both_ways() {
@@ -221,4 +222,17 @@ fn whoever_names_no_connection_of_his_own_learns_nothing() {
         assert!(!answer.to_ascii_lowercase().contains("proxy-authenticate"), "{answer}");
     }
     assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn a_switch_on_a_connector_stops_its_connections_wherever_they_lead() {
+    let origin = Origin::provider();
+    // The generic connector has no hosts of its own.
+    let connector = Some(domain::ConnectorId::parse("http").unwrap());
+    let rig = Rig::with_connection_and_switch(&origin, Scope { connector, ..Scope::default() });
+    let answer = rig
+        .exchange(&format!("GET /c/conn_api/x HTTP/1.1\r\nHost: 127.0.0.1\r\nTidegate-Grant: {}\r\n\r\n", rig.token()));
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("\"code\":\"switched-off\""), "{answer}");
+    assert_eq!(origin.connections(), 0);
+    assert_eq!(rig.record().connection.unwrap().as_str(), "conn_api", "a refused call says of which connection it was");
 }

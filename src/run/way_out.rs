@@ -192,8 +192,9 @@ async fn keep_right(egress: Arc<Egress>) {
         }
         let node = parts.snapshot.load_full();
         let is_off = |about: &About| {
-            let connector = node.policy.connector(about.authority.host()).map(|found| &found.connector);
-            parts.switches.thrown(about.tenant(), connector, &about.authority, about.way).is_some()
+            let of_host = node.policy.connector(about.authority.host()).map(|found| &found.connector);
+            let thrown = |connector| parts.switches.thrown(about.tenant(), connector, &about.authority, about.way);
+            [about.connector.as_ref(), of_host].into_iter().any(|connector| thrown(connector).is_some())
         };
         let revoked = parts.tunnels.stop(Refusal::CallerUnknown, |about| !parts.callers.still_good(&about.identified));
         let off = parts.tunnels.stop(Refusal::SwitchedOff, is_off);

@@ -42,6 +42,7 @@ where
             correlation: trace.correlation,
             way: Way::Connect,
             identified,
+            connector: None,
             authority: asked.authority.clone(),
             exit: Some(dialled.local.ip()),
         };

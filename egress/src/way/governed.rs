@@ -40,7 +40,6 @@ where
         let asked_for = exchange.head().get_one(FOLLOW).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
         let rule = entry.connection.redirects(asked_for, node.settings.redirects_max.into());
         let (way, authority) = (asked.way, asked.authority.clone());
-        trace.is_call_of(entry);
         let governed = GovernedCall {
             connection: std::sync::Arc::clone(&entry.connection),
             tenant: identified.caller.tenant.clone(),

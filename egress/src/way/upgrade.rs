@@ -43,6 +43,7 @@ where
             correlation: trace.correlation,
             way: trace.way.unwrap_or(Way::Absolute),
             identified,
+            connector: trace.record().connector.clone(),
             authority,
             exit: trace.record().exit,
         };

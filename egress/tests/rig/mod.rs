@@ -20,7 +20,7 @@ use tidegate_egress::forward::{Forward, ForwardSettings};
 use tidegate_egress::governed::{Connection, Connector};
 use tidegate_egress::metrics::Metrics;
 use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, TenantPolicy};
-use tidegate_egress::switches::Switches;
+use tidegate_egress::switches::{Scope, Switch, Switches};
 use tidegate_egress::{Callers, Calls, Egress, Ends, Entry, Parts, Policy, Record, Recorder, Settings, Snapshot};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,15 +61,20 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn start() -> Self {
-        Self::with(None)
+        Self::with(None, Vec::new())
     }
 
     /// With the connection `conn_api` to this origin; its credential is `the-real-key`.
     pub(crate) fn with_connection_to(origin: &Origin) -> Self {
-        Self::with(Some(origin))
+        Self::with(Some(origin), Vec::new())
     }
 
-    fn with(provider: Option<&Origin>) -> Self {
+    /// The same, with this switched off.
+    pub(crate) fn with_connection_and_switch(origin: &Origin, scope: Scope) -> Self {
+        Self::with(Some(origin), vec![Switch { scope, since_unix_ms: 1, reason: "a test".into() }])
+    }
+
+    fn with(provider: Option<&Origin>, switches: Vec<Switch>) -> Self {
         let clock: Arc<dyn Clock> = SystemClock::shared();
         let tenant = TenantId::parse("acme").unwrap();
         let (token, hash) = new_token().unwrap();
@@ -114,7 +119,7 @@ impl Rig {
             node: NodeId(1),
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             callers: Arc::new(callers),
-            switches: Arc::new(Switches::of(Vec::new())),
+            switches: Arc::new(Switches::of(switches)),
             resolver: Arc::new(Names),
             forward: Forward::new(ForwardSettings::default()),
             dialer: Dialer::new(DialSettings::default()),
