@@ -1,5 +1,12 @@
 //! A TOML text with its faults: every value is read with its place, and reading goes on after a fault, so that one
 //! look says everything that is wrong.
+//!
+//! A key that was misread has its default, or a stand-in, from there on. Judged like any other value, it would lead to
+//! faults that are only consequences of the first one. So the document remembers which keys these are, and whoever
+//! judges what was read asks for it: [`Document::is_sound`], [`Document::is_whole`].
+
+mod near;
+mod text;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,6 +18,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::fault::{Fault, Severity};
+
+pub(crate) use near::nearest;
+use text::Mended;
+pub(crate) use text::Text;
 
 /// A file of junk would have one fault per byte: nobody reads more than this of one file.
 const FAULTS_MAX: usize = 100;
@@ -31,30 +42,36 @@ pub(crate) struct Document<'s> {
     lines: Vec<usize>,
     path: Vec<Part>,
     faults: Vec<Fault>,
-    /// Lines that are no TOML: what seems to stand there, and what seems to be missing, was not meant.
-    garbled: BTreeSet<u32>,
+    /// Where tables begin that lines are in that are no TOML: what seems to be missing there may have been meant. The
+    /// file's own table begins nowhere.
+    garbled: BTreeSet<Option<usize>>,
+    /// Whether a table's header is no TOML: then it may have been meant anywhere.
+    garbled_header: bool,
+    /// Keys that were misread, or that stand for a key that was.
+    misread: BTreeSet<String>,
     /// Errors and warnings that were not kept.
     suppressed: [usize; 2],
 }
 
 impl<'s> Document<'s> {
-    /// Parses `source` as far as it can be: the table holds what was understood, the document the syntax faults.
-    pub(crate) fn parse(file: &'s Path, source: &'s str) -> (Self, Spanned<DeTable<'s>>) {
+    /// Parses a text as far as it can be: the table holds what was understood, the document the syntax faults.
+    pub(crate) fn parse(file: &'s Path, text: &'s Text<'_>) -> (Self, Spanned<DeTable<'s>>) {
+        let source: &str = &text.written;
         let lines = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let (table, mended) = text.parse();
         let mut document = Self {
             file,
             source,
             lines,
             path: Vec::new(),
             faults: Vec::new(),
-            garbled: BTreeSet::new(),
+            garbled: mended.map(|mended| garbled_tables(mended, table.get_ref())).unwrap_or_default(),
+            garbled_header: mended.is_some_and(|mended| mended.garbled_header),
+            misread: BTreeSet::new(),
             suppressed: [0; 2],
         };
-        let (table, errors) = DeTable::parse_recoverable(source);
-        for error in errors {
-            let span = error.span().unwrap_or(0..0);
-            document.fault(span.clone(), format!("is not TOML here: {}", error.message()));
-            document.garbled.insert(document.line(span.start));
+        for (span, message) in mended.iter().flat_map(|mended| &mended.faults) {
+            document.fault(span.clone(), message.as_str());
         }
         (document, table)
     }
@@ -89,12 +106,76 @@ impl<'s> Document<'s> {
         self.push((line, None), &message.into(), Severity::Error);
     }
 
-    /// Says that something is not there, unless it may stand where the text is no TOML, or was misread.
+    /// Says that a value is not there, unless it was misread.
     pub(crate) fn missing(&mut self, span: Range<usize>, message: impl Into<String>) {
-        let key = self.key();
-        if self.garbled.is_empty() && !self.faults.iter().any(|fault| fault.key.starts_with(&key)) {
+        if self.is_whole("") {
             self.fault(span, message);
         }
+    }
+
+    /// Marks the key that is being read: what stands for its value from here on was not written.
+    pub(crate) fn mark_misread(&mut self) {
+        self.misread.insert(self.key());
+    }
+
+    /// Whether a key of the current table, as in `limits` or `listener.idle_timeout`, is what was written, or was left
+    /// out on purpose. It may have parts that were misread. An empty key is the current one.
+    pub(crate) fn is_sound(&self, key: &str) -> bool {
+        if self.misread.is_empty() {
+            return true;
+        }
+        let key = self.key_of(key);
+        let ends = key.char_indices().filter(|(_, c)| matches!(c, '.' | '[')).map(|(at, _)| at);
+        !ends.chain([key.len()]).any(|end| self.misread.contains(&key[..end]))
+    }
+
+    /// Whether it is sound, with all that is in it.
+    pub(crate) fn is_whole(&self, key: &str) -> bool {
+        if self.misread.is_empty() {
+            return true;
+        }
+        let full = self.key_of(key);
+        let parts = self.misread.range(full.clone()..);
+        let mut parts = parts.take_while(|part| part.starts_with(&full)).map(|part| &part[full.len()..]);
+        self.is_sound(key) && !parts.any(|rest| full.is_empty() || rest.starts_with(['.', '[']))
+    }
+
+    /// Whether this key was read in each table of a list of the current table, and no table was left out.
+    pub(crate) fn is_read_in_each(&self, list: &str, key: &str) -> bool {
+        let full = self.key_of(list);
+        let parts = self.misread.range(full.clone()..).take_while(|part| part.starts_with(&full));
+        let mut rests = parts.filter_map(|part| part[full.len()..].strip_prefix('[')?.split_once(']'));
+        self.is_sound(list) && !rests.any(|(_, rest)| rest.is_empty() || rest.strip_prefix('.') == Some(key))
+    }
+
+    /// Indexes of those elements of the current list that were read, in their order.
+    pub(crate) fn indexes_read(&self) -> impl Iterator<Item = usize> + use<> {
+        let within = self.key();
+        let misread: BTreeSet<String> =
+            self.misread.range(within.clone()..).take_while(|key| key.starts_with(&within)).cloned().collect();
+        (0..).filter(move |index| !misread.contains(&format!("{within}[{index}]")))
+    }
+
+    /// The keys that were misread of what is under a key of the current table, without that key.
+    pub(crate) fn misread_in(&self, key: &str) -> Vec<Box<str>> {
+        let full = self.key_of(key) + ".";
+        let parts = self.misread.range(full.clone()..).take_while(|part| part.starts_with(&full));
+        parts.map(|part| part[full.len()..].into()).collect()
+    }
+
+    fn key_of(&self, key: &str) -> String {
+        let within = self.key();
+        match (within.as_str(), key) {
+            (_, "") => within,
+            ("", key) => key.to_owned(),
+            (_, key) if key.starts_with('[') => within + key,
+            (_, key) => format!("{within}.{key}"),
+        }
+    }
+
+    /// Whether a key that is not in the table that begins here may be in a line that is no TOML.
+    pub(crate) fn is_garbled(&self, table: &Range<usize>) -> bool {
+        self.garbled_header || self.garbled.contains(&(!table.is_empty()).then_some(table.start))
     }
 
     fn place(&self, offset: usize) -> (u32, Option<u32>) {
@@ -111,14 +192,6 @@ impl<'s> Document<'s> {
     }
 
     fn push(&mut self, (line, column): (u32, Option<u32>), message: &str, severity: Severity) {
-        if self.garbled.contains(&line) {
-            return;
-        }
-        // Each severity has its own room: a hundred warnings must not hide an error, nor become one.
-        if self.faults.iter().filter(|fault| fault.severity == severity).count() >= FAULTS_MAX {
-            self.suppressed[usize::from(severity == Severity::Warning)] += 1;
-            return;
-        }
         // Messages quote what was written, escaped but not bounded.
         let chars = message.chars().take(MESSAGE_CHARS_MAX + 1).map(|c| if c.is_control() { ' ' } else { c });
         let mut message: String = chars.collect();
@@ -126,14 +199,29 @@ impl<'s> Document<'s> {
             message.pop();
             message.push('…');
         }
-        self.faults.push(Fault {
-            file: self.file.into(),
-            line: Some(line),
-            column,
-            key: self.key(),
-            message,
-            severity,
-        });
+        let key = self.key();
+        self.admit(Fault { file: self.file.into(), line: Some(line), column, key, message, severity });
+    }
+
+    /// Adds a fault that is complete.
+    fn admit(&mut self, fault: Fault) {
+        // Each severity has its own room: a hundred warnings must not hide an error, nor become one.
+        if self.faults.iter().filter(|other| other.severity == fault.severity).count() >= FAULTS_MAX {
+            self.suppressed[usize::from(!fault.is_error())] += 1;
+        } else {
+            self.faults.push(fault);
+        }
+    }
+
+    /// Adds what a later stage found in what was read, at the place of the key that it names if that is further down
+    /// than what it says itself. It is left out where the key was misread: then it is a mere consequence.
+    pub(crate) fn add(&mut self, table: &DeTable<'_>, fault: Fault) {
+        if self.is_sound(&fault.key) {
+            let place = span_of(table, &fault.key).map(|span| self.place(span.start));
+            let place = place.filter(|(line, _)| fault.line.is_none_or(|known| *line >= known));
+            let (line, column) = place.map_or((fault.line, fault.column), |(line, column)| (Some(line), column));
+            self.admit(Fault { line, column, ..fault });
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -169,6 +257,14 @@ impl<'s> Document<'s> {
         value
     }
 
+    /// Place of the element that is being read in its list; 0 where it is in none.
+    pub(crate) fn index(&self) -> usize {
+        match self.path.last() {
+            Some(Part::Index(index)) => *index,
+            Some(Part::Key(_)) | None => 0,
+        }
+    }
+
     /// Says that a value has the wrong type, and what to write.
     pub(crate) fn wrong_type(&mut self, at: &Spanned<DeValue<'_>>, expected: &str) {
         let article = if matches!(at.get_ref(), DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
@@ -182,13 +278,18 @@ impl<'s> Document<'s> {
             if known.contains(&name) {
                 continue;
             }
+            let near = if self.is_full() { None } else { nearest(name, known) };
+            if let Some(near) = near.filter(|near| !table.contains_key(*near)) {
+                // It was meant, most likely: that it is not there says nothing more.
+                self.within(near, Self::mark_misread);
+            }
             if self.is_full() {
                 // Looking for what was meant costs more than the rest of a fault.
                 self.suppressed[0] += 1;
                 continue;
             }
             let shown = Untrusted::with_limit(name.as_bytes(), 64);
-            let hint = match nearest(name, known) {
+            let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("known here: {}", known.join(", ")),
             };
@@ -198,6 +299,11 @@ impl<'s> Document<'s> {
 
     pub(crate) fn has_errors(&self) -> bool {
         self.faults.iter().any(Fault::is_error)
+    }
+
+    /// Keys that something is wrong with.
+    pub(crate) fn keys_with_errors(&self) -> BTreeSet<String> {
+        self.faults.iter().filter(|fault| fault.is_error()).map(|fault| fault.key.clone()).collect()
     }
 
     /// Everything that was found, in the order of the lines.
@@ -218,43 +324,39 @@ impl<'s> Document<'s> {
     }
 }
 
-/// The known name that a misspelt one most likely stands for.
-pub(crate) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    if name.len() > 64 {
-        return None;
+/// Where a key stands, or the nearest table or value around it.
+fn span_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
+    let (mut found, mut table) = (None, Some(table));
+    for part in key.split('.') {
+        let (name, index) = part.split_once('[').map_or((part, None), |(name, rest)| (name, rest.strip_suffix(']')));
+        let Some(value) = table.and_then(|table| table.get(name)) else { break };
+        let item = index.and_then(|index| value.get_ref().as_array()?.get(index.parse::<usize>().ok()?));
+        let value = item.unwrap_or(value);
+        found = Some(value.span());
+        table = value.get_ref().as_table();
     }
-    let folded = name.to_ascii_lowercase().replace('-', "_");
-    let scored = known.iter().map(|candidate| (distance(&folded, candidate), *candidate));
-    let (score, best) = scored.min_by_key(|(score, _)| *score)?;
-    // A third of the letters wrong is a typing error, more is another word; a part of a known word is a guess at it.
-    let near = score <= 1.max(folded.len().max(best.len()) / 3);
-    if near {
-        return Some(best);
-    }
-    known
-        .iter()
-        .copied()
-        .find(|candidate| folded.len() >= 4 && (candidate.contains(&folded) || folded.contains(candidate)))
+    found
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) between two short words.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut row = vec![i + 1];
-        for j in 0..b.len() {
-            let replaced = last[j] + usize::from(a[i] != b[j]);
-            let mut best = replaced.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                best = best.min(before[j - 1] + 1);
+/// The tables that the lines are in that could not be read: those with the last headers before them.
+fn garbled_tables(mended: &Mended, table: &DeTable<'_>) -> BTreeSet<Option<usize>> {
+    let mut headers = BTreeSet::new();
+    let mut tables = vec![table];
+    while let Some(table) = tables.pop() {
+        for value in table.values() {
+            let items = value.get_ref().as_array().into_iter().flat_map(|items| items.iter());
+            for item in std::iter::once(value).chain(items) {
+                if let Some(table) = item.get_ref().as_table() {
+                    tables.push(table);
+                    let start = item.span().start;
+                    if mended.text[start..].starts_with('[') && text::begins_its_line(&mended.text, start) {
+                        headers.insert(start);
+                    }
+                }
             }
-            row.push(best);
         }
-        before = std::mem::replace(&mut last, row);
     }
-    last[b.len()]
+    mended.garbled.iter().map(|line| headers.range(..=*line).next_back().copied()).collect()
 }
 
 #[cfg(test)]
@@ -262,20 +364,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misspelt_keys_are_recognised() {
-        let known = ["listen", "public_url", "body_bytes_max", "threads"];
-        assert_eq!(nearest("lsiten", &known), Some("listen"));
-        assert_eq!(nearest("public-url", &known), Some("public_url"));
-        assert_eq!(nearest("publicURL", &known), Some("public_url"));
-        assert_eq!(nearest("body_max_bytes", &known), None);
-        assert_eq!(nearest("body_bytes", &known), Some("body_bytes_max"));
-        assert_eq!(nearest("zzz", &known), None);
-        assert_eq!(nearest(&"x".repeat(1 << 20), &known), None);
-    }
-
-    #[test]
     fn lines_and_columns_count_from_one() {
-        let (document, _) = Document::parse(Path::new("f"), "a = 1\nbé = 2\n");
+        let text = Text::new("a = 1\nbé = 2\n".as_bytes());
+        let (document, _) = Document::parse(Path::new("f"), &text);
         assert_eq!((document.line(0), document.line(5), document.line(6)), (1, 1, 2));
         assert_eq!(document.column("a = 1\nbé".len()), 3);
     }

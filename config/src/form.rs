@@ -1,5 +1,6 @@
 //! How a value is written in a file: reading, range, text form and schema of one kind of key, in one place.
 
+mod declared;
 mod scalar;
 mod table;
 mod text;
@@ -13,8 +14,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::document::Document;
 
+pub(crate) use declared::Declared;
 pub(crate) use scalar::{Blocks, Bytes, Choice, Count, Flag, Moment, Span};
-pub(crate) use table::{Declared, Table, object_schema};
+pub(crate) use table::{Table, object_schema};
 pub(crate) use text::{Text, address, bytes_rate, events_rate, network, path, text, url};
 pub use wrap::AtLine;
 pub(crate) use wrap::{Lined, List, Located, Maybe, Placed, needed, shown};
@@ -133,12 +135,13 @@ macro_rules! settings {
                 span: std::ops::Range<usize>,
             ) -> Self {
                 let mut settings = Self::default();
+                // First: what is misspelt is not missing.
+                document.refuse_unknown(table, Self::NAMES);
                 $(
                     if let Some(value) = $crate::form::take(document, table, &span, stringify!($field), &$form) {
                         settings.$field = value;
                     }
                 )+
-                document.refuse_unknown(table, Self::NAMES);
                 settings
             }
 
@@ -188,12 +191,20 @@ pub(crate) fn take<T>(
     name: &'static str,
     form: &impl Form<T>,
 ) -> Option<T> {
-    document.within(name, |document| match table.get(name) {
-        Some(value) => form.read(document, value),
-        None if form.is_required() => {
-            document.missing(span.clone(), format!("is missing; write `{name} = …`, {}", form.kind()));
-            None
+    document.within(name, |document| {
+        let Some(value) = table.get(name) else {
+            if document.is_garbled(span) {
+                document.mark_misread();
+            } else if form.is_required() {
+                document.missing(span.clone(), format!("is missing; write `{name} = …`, {}", form.kind()));
+                document.mark_misread();
+            }
+            return None;
+        };
+        let read = form.read(document, value);
+        if read.is_none() {
+            document.mark_misread();
         }
-        None => None,
+        read
     })
 }

@@ -32,7 +32,7 @@ mod tenants;
 pub mod units;
 mod watch;
 
-pub use appliance::{appliance_in_part, load_appliance, parse_appliance, reload_appliance};
+pub use appliance::{ApplianceInPart, NamesRead, appliance_in_part, load_appliance, parse_appliance, reload_appliance};
 pub use egress::{
     Connection, ConnectionTls, Credential, CredentialKind, EgressRole, EgressRule, EgressToken, RuleMode, SniRule,
     TenantEgress,

@@ -19,8 +19,7 @@ faulty one keeps that tenant's last good version and touches nobody else.
 
 A third kind says what is known of providers: [connectors.md](connectors.md).
 
-- `tidegate check --config tidegate.toml` says what is wrong with every file, with file and line; schemes and
-  secrets of a file once the rest of it is right.
+- `tidegate check --config tidegate.toml` says everything that is wrong at once, with file and line.
 - Unknown keys are refused. A size has a unit (`\"25MiB\"`, also `\"25MB\"`), a duration too (`\"500ms\"`, `\"10s\"`, `\"1h30m\"`,
   `\"30d\"`), a rate is `\"100/s burst 200\"`, of bytes `\"10MiB/s burst 50MiB\"`, or `\"unlimited\"`. Without a burst it is one
   second's worth.

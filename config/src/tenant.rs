@@ -46,7 +46,11 @@ pub(crate) struct RareTenant {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeclaredScheme {
     pub declaration: Arc<SchemeDeclaration>,
+    /// Its place among the tenant's `[[scheme]]` tables.
+    pub index: usize,
     pub line: u32,
+    /// Keys of it that were misread, such as `signature.header`: stand-ins are there. A tenant that is served has none.
+    pub(crate) misread: Box<[Box<str>]>,
 }
 
 /// A URL that a provider posts to.
@@ -112,6 +116,7 @@ struct RareSecret {
     name: Box<str>,
     not_before_unix_ms: u64,
     not_after_unix_ms: u64,
+    index: usize,
 }
 
 /// Name of an endpoint's only secret where the file gives it none.
@@ -154,9 +159,25 @@ impl Tenant {
         tenant
     }
 
-    /// A fault in this tenant's file that only a later stage can see, such as an unknown scheme.
+    /// A fault in this tenant's file that only a later stage can see, such as an unknown scheme. Where the file has the
+    /// key, the fault is said at the key's own line.
     pub fn fault(&self, line: u32, key: impl Into<String>, message: impl Into<String>) -> Fault {
         Fault::error(self.file(), key, message).at(line)
+    }
+}
+
+impl DeclaredScheme {
+    /// Whether all of it was read: else it verifies nothing.
+    pub fn is_whole(&self) -> bool {
+        self.misread.is_empty()
+    }
+
+    /// Whether this key of it was read, such as `timestamp.from`, and all that is in it.
+    pub fn is_read(&self, key: &str) -> bool {
+        let is_within = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        !self.misread.iter().any(|misread| is_within(misread, key) || is_within(key, misread))
     }
 }
 
@@ -201,12 +222,33 @@ impl SecretEntry {
             name: name.into(),
             not_before_unix_ms: not_before_unix_ms.unwrap_or(0),
             not_after_unix_ms: not_after_unix_ms.unwrap_or(u64::MAX),
+            index: 0,
         };
         Self { secret, terms: SecretTerms((!usual).then(|| Box::new(rare))) }
     }
 }
 
+impl SecretEntry {
+    /// The same at another place among its endpoint's secrets than the first.
+    #[must_use]
+    pub(crate) fn at(mut self, index: usize) -> Self {
+        if index > 0 {
+            let rare = self.terms.0.get_or_insert_with(|| {
+                let name = SECRET_NAME.into();
+                Box::new(RareSecret { name, not_before_unix_ms: 0, not_after_unix_ms: u64::MAX, index })
+            });
+            rare.index = index;
+        }
+        self
+    }
+}
+
 impl SecretTerms {
+    /// Its place among its endpoint's secrets in the file.
+    pub fn index(&self) -> usize {
+        self.0.as_ref().map_or(0, |rare| rare.index)
+    }
+
     /// How evidence names it.
     pub fn name(&self) -> &str {
         self.0.as_ref().map_or(SECRET_NAME, |rare| &rare.name)

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use domain::{EndpointId, Secret, TenantId};
 use ipnet::IpNet;
+use toml::Spanned;
+use toml::de::DeTable;
 
 use crate::alias;
-use crate::appliance::text as utf8;
-use crate::document::Document;
+use crate::document::{Document, Text as Written};
 use crate::egress::{self, ConnectionTable, CredentialTable, EgressTable};
 use crate::fault::Fault;
 use crate::form::{
@@ -24,6 +25,7 @@ use crate::settings::{Appliance, Limits};
 use crate::tenant::{
     Alias, Common, DeclaredScheme, Endpoint, OverLimit, RareEndpoint, RareTenant, SECRET_NAME, SecretEntry, Tenant,
 };
+use crate::tenants::InPart;
 use crate::units::{GIB, format_bytes};
 
 settings! {
@@ -133,6 +135,8 @@ pub(crate) struct Rules {
     pub(crate) directory: Arc<Path>,
     /// By retention class; the first is that of files that name none.
     pub(crate) common: Vec<Arc<Common>>,
+    /// Whether these are all classes that there are.
+    pub(crate) knows_classes: bool,
     pub(crate) endpoints_max: usize,
     pub(crate) body_bytes_default: u64,
     pub(crate) body_bytes_room: u64,
@@ -151,6 +155,7 @@ impl Rules {
             |retention: &str| Arc::new(Common { retention: retention.into(), directory: Arc::clone(&directory) });
         Self {
             common: appliance.log.retention.iter().map(|class| common(&class.name)).collect(),
+            knows_classes: true,
             directory,
             endpoints_max: appliance.tenants.endpoints_per_tenant_max as usize,
             body_bytes_default: appliance.gateway.body_bytes_max,
@@ -185,6 +190,55 @@ impl Names {
 /// Resolves the references of one file.
 pub(crate) type Resolve<'r> = dyn FnMut(&str) -> Result<ResolvedSecret, String> + 'r;
 
+/// What was read of a tenant's file.
+pub(crate) struct Reading<'s> {
+    document: Document<'s>,
+    table: Spanned<DeTable<'s>>,
+    /// Also where the file is faulty: with stand-ins for what was misread. None where nothing says whose file it is.
+    tenant: Option<Tenant>,
+}
+
+impl<'s> Reading<'s> {
+    /// Reads a tenant's file. `expected` is who the file may speak for.
+    pub(crate) fn of(
+        path: &'s Path,
+        expected: Option<&TenantId>,
+        text: &'s Written<'_>,
+        rules: &Rules,
+        names: &mut Names,
+        resolve: &mut Resolve<'_>,
+    ) -> Self {
+        let (mut document, table) = Document::parse(path, text);
+        let read = TenantTable::read(&mut document, table.get_ref(), 0..0);
+        let tenant = build(&mut document, read, expected, rules, names, resolve);
+        Self { document, table, tenant }
+    }
+
+    /// The tenant, for those who can say more about it, and whether it is all that the file says.
+    pub(crate) fn take_tenant(&mut self) -> (Option<Tenant>, bool) {
+        (self.tenant.take(), !self.document.has_errors())
+    }
+
+    /// Adds what was said about it; not what is a mere consequence of what was misread.
+    pub(crate) fn add(&mut self, faults: Vec<Fault>) {
+        for fault in faults {
+            self.document.add(self.table.get_ref(), fault);
+        }
+    }
+
+    pub(crate) fn into_faults(self) -> Vec<Fault> {
+        self.document.into_faults()
+    }
+
+    /// Of the tenant that was read, what belongs to it for certain.
+    pub(crate) fn in_part(&self, tenant: &Tenant) -> InPart {
+        let is_read = |index: &usize| self.document.is_sound(&format!("endpoint[{index}].id"));
+        let indexes: Vec<usize> = (0..tenant.endpoints.len()).filter(is_read).collect();
+        let bare = |index: &usize| Endpoint { secrets: Box::default(), ..tenant.endpoints[*index].clone() };
+        InPart { tenant: Tenant { endpoints: indexes.iter().map(bare).collect(), ..tenant.clone() }, indexes }
+    }
+}
+
 /// Reads a tenant's file. The tenant is there unless a fault is an error. `expected` is who the file may speak for.
 pub(crate) fn parse(
     path: &Path,
@@ -194,14 +248,10 @@ pub(crate) fn parse(
     names: &mut Names,
     resolve: &mut Resolve<'_>,
 ) -> (Option<Tenant>, Vec<Fault>) {
-    let source = match utf8(path, bytes) {
-        Ok(source) => source,
-        Err(fault) => return (None, vec![fault]),
-    };
-    let (mut document, table) = Document::parse(path, source);
-    let read = TenantTable::read(&mut document, table.get_ref(), 0..0);
-    let tenant = build(&mut document, read, expected, rules, names, resolve);
-    (tenant.filter(|_| !document.has_errors()), document.into_faults())
+    let text = Written::new(bytes);
+    let mut reading = Reading::of(path, expected, &text, rules, names, resolve);
+    let (tenant, is_whole) = reading.take_tenant();
+    (tenant.filter(|_| is_whole), reading.into_faults())
 }
 
 /// A tenant's file by itself, with every reference resolved to the same secret: for fuzzing.
@@ -235,25 +285,40 @@ fn build(
     let schemes = schemes(document, table.scheme);
     let mut seen = Seen::default();
     let mut endpoints = Vec::with_capacity(table.endpoint.len().min(rules.endpoints_max));
-    for (index, Located { span, value }) in table.endpoint.into_iter().enumerate().take(rules.endpoints_max) {
+    for Located { span, index, value } in table.endpoint.into_iter().take(rules.endpoints_max) {
         let endpoint = document.within("endpoint", |document| {
             document.within_index(index, |document| {
                 build_endpoint(document, &span, value, rules, names, &mut seen, resolve)
             })
         });
-        endpoints.extend(endpoint);
+        if let Some(endpoint) = endpoint {
+            // What was no table at all keeps its place, so that the others keep theirs.
+            endpoints.resize(index, endpoint.clone());
+            endpoints.push(endpoint);
+        }
+    }
+    if !document.is_read_in_each("scheme", "name") {
+        // A name that no scheme has may be the one that was misread: then it is not unknown.
+        for index in 0..endpoints.len() {
+            document.within("endpoint", |document| {
+                document.within_index(index, |document| document.within("scheme", Document::mark_misread));
+            });
+        }
     }
     let tables = egress::Tables { egress: table.egress, connections: table.connection, credentials: table.credential };
     let egress = egress::build(document, tables, rules, resolve);
     let rare = (!table.limits.is_none() || !schemes.is_empty() || egress.is_some())
         .then(|| Box::new(RareTenant { limits: table.limits, schemes: schemes.into(), egress }));
-    Some(Tenant { id: table.tenant?.value, endpoints: endpoints.into(), common: common?, rare, digest: [0; 16] })
+    // Faults are said of the file, whoever it claims to be.
+    let id = expected.cloned().or_else(|| table.tenant.map(|id| id.value))?;
+    Some(Tenant { id, endpoints: endpoints.into(), common: common?, rare, digest: [0; 16] })
 }
 
 fn retention(document: &mut Document<'_>, named: Option<&Located<String>>, rules: &Rules) -> Option<Arc<Common>> {
-    let Some(named) = named else { return rules.common.first().cloned() };
+    let first = || rules.common.first().cloned();
+    let Some(named) = named else { return first() };
     let found = rules.common.iter().find(|class| *class.retention == *named.value).cloned();
-    if found.is_none() {
+    if found.is_none() && rules.knows_classes {
         let known = rules.common.iter().map(|class| &*class.retention).collect::<Vec<_>>().join(", ");
         let message = format!(
             "\"{}\" is no retention class; known here: {known} (log.retention in the appliance's file)",
@@ -261,20 +326,24 @@ fn retention(document: &mut Document<'_>, named: Option<&Located<String>>, rules
         );
         document.within("retention", |document| document.fault(named.span.clone(), message));
     }
-    found
+    found.or_else(first)
 }
 
 fn schemes(document: &mut Document<'_>, tables: Vec<Located<SchemeDeclaration>>) -> Vec<DeclaredScheme> {
     let mut seen = BTreeSet::new();
     let mut schemes = Vec::with_capacity(tables.len());
-    for (index, Located { span, value }) in tables.into_iter().enumerate() {
-        if !seen.insert(value.name.clone()) {
-            let message = format!("declares the scheme {:?} a second time; give it a name of its own", value.name);
-            document.within("scheme", |document| {
-                document.within_index(index, |document| document.fault(span.clone(), message));
+    for Located { span, index, value } in tables {
+        document.within("scheme", |document| {
+            document.within_index(index, |document| {
+                if document.is_sound("name") && !seen.insert(value.name.clone()) {
+                    let message =
+                        format!("declares the scheme {:?} a second time; give it a name of its own", value.name);
+                    document.fault(span.clone(), message);
+                }
+                let (line, misread) = (document.line(span.start), document.misread_in("").into());
+                schemes.push(DeclaredScheme { declaration: Arc::new(value), index, line, misread });
             });
-        }
-        schemes.push(DeclaredScheme { declaration: Arc::new(value), line: document.line(span.start) });
+        });
     }
     schemes
 }
@@ -303,11 +372,11 @@ fn build_endpoint(
             format!("\"{}\" is the id of the endpoint in line {first} too; every endpoint has its own", id.value);
         document.within("id", |document| document.fault(id.span.clone(), message));
     }
-    for (index, alias) in table.aliases.iter().enumerate() {
+    for alias in &table.aliases {
         if let Some(first) = seen.aliases.insert(alias.value.clone(), line) {
             let message = format!("is an alias of the endpoint in line {first} too; a place leads to one endpoint");
             document.within("aliases", |document| {
-                document.within_index(index, |document| document.fault(alias.span.clone(), message));
+                document.within_index(alias.index, |document| document.fault(alias.span.clone(), message));
             });
         }
     }
@@ -321,8 +390,10 @@ fn build_endpoint(
         public_url: table.public_url,
         over_limit: table.over_limit,
     };
+    // A stand-in belongs to nobody: whoever judges it is told that the id was misread.
+    let id = table.id.map(|id| id.value).or_else(|| EndpointId::parse("misread").ok())?;
     Some(Endpoint {
-        id: table.id?.value,
+        id,
         scheme: names.share(&table.scheme),
         secrets: secrets.into(),
         rare: (rare != RareEndpoint::default()).then(|| Box::new(rare)),
@@ -362,20 +433,20 @@ fn build_secrets(
     enabled: bool,
     resolve: &mut Resolve<'_>,
 ) -> Vec<SecretEntry> {
-    if tables.is_empty() && enabled {
+    if tables.is_empty() && enabled && document.is_sound("enabled") {
         let message = "has no secret; write secrets = [{ value = \"secret:NAME\" }]";
         document.within("secrets", |document| document.missing(span.clone(), message));
     }
     let mut used = BTreeSet::new();
     let mut entries = Vec::with_capacity(tables.len());
-    for (index, Located { span, value: table }) in tables.into_iter().enumerate() {
+    for Located { span, index, value: table } in tables {
         document.within("secrets", |document| {
             document.within_index(index, |document| {
                 let name = table.name.unwrap_or_else(|| match index {
                     0 => SECRET_NAME.into(),
                     _ => format!("secret-{}", index + 1),
                 });
-                if !used.insert(name.clone()) {
+                if document.is_sound("name") && !used.insert(name.clone()) {
                     document
                         .fault(span.clone(), format!("is the second secret named \"{name}\"; give each its own name"));
                 }
@@ -384,7 +455,8 @@ fn build_secrets(
                 }
                 let Some(reference) = table.value else { return };
                 if let Some(found) = resolve_one(document, &reference, enabled, resolve) {
-                    entries.push(SecretEntry::new(&name, found, table.not_before, table.not_after));
+                    let entry = SecretEntry::new(&name, found, table.not_before, table.not_after);
+                    entries.push(entry.at(index));
                 }
             });
         });

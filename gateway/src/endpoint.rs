@@ -46,7 +46,7 @@ pub(crate) struct Place {
 
 impl TenantEndpoints {
     /// Compiles every endpoint, and says everything that is wrong with schemes and secrets, and what is unwise about them.
-    /// There is none where anything is wrong.
+    /// There is none where anything is wrong, or was not read.
     pub fn new(mut tenant: Tenant, presets: &Presets) -> (Option<Self>, Vec<Fault>) {
         let mut faults = Vec::new();
         let declared = declared(&tenant, presets, &mut faults);
@@ -54,34 +54,34 @@ impl TenantEndpoints {
         for at in 0..tenant.endpoints.len() {
             let secrets = std::mem::take(&mut tenant.endpoints[at].secrets);
             let endpoint = &tenant.endpoints[at];
-            let key = |key: &str| format!("endpoint.{}.{key}", endpoint.id);
-            let mut fault = |name: &str, message: String| faults.push(tenant.fault(endpoint.line, key(name), message));
+            let key = |key: &str| format!("endpoint[{at}].{key}");
             let own = declared.iter().find(|scheme| scheme.name() == &*endpoint.scheme);
             let Some(scheme) = own.or_else(|| presets.get(&endpoint.scheme)) else {
-                // A declaration of that name that did not compile has said what is wrong already.
+                // A declaration of that name that was not read or did not compile has said what is wrong already.
                 if !tenant.schemes().iter().any(|d| *d.declaration.name == *endpoint.scheme) {
-                    fault("scheme", unknown_scheme(&endpoint.scheme));
+                    faults.push(tenant.fault(endpoint.line, key("scheme"), unknown_scheme(&endpoint.scheme)));
                 }
                 continue;
             };
             let mut keys = Vec::with_capacity(secrets.len());
             for entry in secrets {
+                let at = key(&format!("secrets[{}].value", entry.terms.index()));
                 if let Some(advice) = scheme.key_advice(&entry.secret) {
-                    let key = key(&format!("secrets.{}", entry.terms.name()));
-                    faults.push(Fault::warning(tenant.file(), key, advice).at(endpoint.line));
+                    let advice = format!("{}: {advice}", entry.terms.name());
+                    faults.push(Fault::warning(tenant.file(), at.as_str(), advice).at(endpoint.line));
                 }
                 match scheme.key(&entry.secret) {
                     Ok(key) => keys.push(Named { key, terms: entry.terms }),
                     Err(why) => {
                         let message = format!("{}: {why}", entry.terms.name());
-                        faults.push(tenant.fault(endpoint.line, key("secrets"), message));
+                        faults.push(tenant.fault(endpoint.line, at, message));
                     }
                 }
             }
             endpoints.push(Compiled { scheme: Arc::clone(scheme), keys: keys.into() });
         }
         let subject = Subject::tenant(&tenant.id);
-        let good = !config::has_errors(&faults);
+        let good = !config::has_errors(&faults) && endpoints.len() == tenant.endpoints.len();
         (good.then(|| Self { tenant, subject, endpoints: endpoints.into() }), faults)
     }
 }
@@ -95,15 +95,21 @@ impl config::Judged for TenantEndpoints {
 /// The schemes that the tenant declared itself.
 fn declared(tenant: &Tenant, presets: &Presets, faults: &mut Vec<Fault>) -> Vec<Arc<Scheme>> {
     let mut declared = Vec::new();
-    for config::DeclaredScheme { declaration, line } in tenant.schemes() {
-        let key = || format!("scheme.{}", declaration.name);
+    for scheme in tenant.schemes() {
+        let declaration = &scheme.declaration;
+        let fault =
+            |key: &str, message: String| tenant.fault(scheme.line, format!("scheme[{}].{key}", scheme.index), message);
         if presets.get(&declaration.name).is_some() {
             let message = "is the name of a scheme that comes with Tidegate; give it another one";
-            faults.push(tenant.fault(*line, key(), message));
+            faults.push(fault("name", message.to_owned()));
         }
         match Scheme::compile_shared(declaration) {
-            Ok(scheme) => declared.push(scheme),
-            Err(messages) => faults.extend(messages.into_iter().map(|message| tenant.fault(*line, key(), message))),
+            Ok(compiled) if scheme.is_whole() => declared.push(compiled),
+            Ok(_) => {}
+            Err(found) => {
+                let found = found.into_iter().filter(|fault| fault.reads.iter().all(|key| scheme.is_read(key)));
+                faults.extend(found.map(|found| fault(&found.key, found.message)));
+            }
         }
     }
     declared

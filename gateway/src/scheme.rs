@@ -42,7 +42,7 @@ mod tests;
 
 pub use delivery::{ActiveKey, DeliveryId, Headers, Unverified, Verified};
 pub use explain::Hint;
-pub use fault::{KeyFault, SignFault, VerifyFault};
+pub use fault::{DeclarationFault, KeyFault, SignFault, VerifyFault};
 pub use key::Key;
 pub use presets::{FaultyPresets, Presets};
 pub use program::Scheme;

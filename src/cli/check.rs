@@ -1,10 +1,11 @@
 //! `tidegate check`: everything that is wrong with the configuration, before it goes live.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use config::{Fault, Tenant, TenantFiles, TenantsLoad};
+use config::{ApplianceInPart, Environment, Fault, Tenant, TenantFiles, TenantsLoad};
 use gateway::endpoint::TenantEndpoints;
-use gateway::scheme::{Presets, Scheme};
+use gateway::scheme::{DeclarationFault, Presets, Scheme};
 use serde_json::json;
 
 use super::Shell;
@@ -15,29 +16,51 @@ use super::out::Tone;
 use super::scheme;
 use crate::control::wire::FaultLine;
 
-pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
-    let presets = scheme::presets()?;
-    let (appliance, mut found) = config::load_appliance(&args.file.config);
-    let (mut tenants, mut endpoints) = (0, 0);
-    let mut inspector = Inspector::new(&presets);
-    // Where the appliance's file is faulty, its tenants' files are looked at all the same.
-    let in_part = appliance.is_none().then(|| config::appliance_in_part(&args.file.config)).flatten();
-    let defaults = in_part.as_ref().map(|(_, keys)| keys.join(", ")).filter(|keys| !keys.is_empty());
-    let judged_by = appliance.as_ref().or_else(|| in_part.as_ref().map(|(appliance, _)| appliance));
+/// What was looked at, and what was found.
+pub(super) struct Looked {
+    pub(super) faults: Vec<Fault>,
+    tenants: usize,
+    endpoints: usize,
+    known_answers: usize,
+    /// Whether the appliance's file has faults that keep it from being used.
+    is_faulty: bool,
+    /// Of a faulty file, what tenants' files could be judged by.
+    in_part: Option<ApplianceInPart>,
+}
+
+/// Looks at a whole configuration. Where the appliance's file is faulty, its tenants' files are looked at all the same.
+pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets) -> Looked {
+    let (appliance, faults) = config::load_appliance(path);
+    let in_part = appliance.is_none().then(|| config::appliance_in_part(path)).flatten();
+    let mut looked =
+        Looked { faults, tenants: 0, endpoints: 0, known_answers: 0, is_faulty: appliance.is_none(), in_part };
+    let judged_by = appliance.as_ref().or_else(|| looked.in_part.as_ref().map(|part| &part.appliance));
     if let Some(appliance) = judged_by {
-        let load: TenantsLoad = TenantFiles::without_state().load(appliance, shell.environment, &mut |tenant| {
+        let mut inspector = Inspector::new(presets);
+        let files = TenantFiles::without_state();
+        let mut files = if let Some(part) = &looked.in_part { files.judged_in_part(part) } else { files };
+        let load: TenantsLoad = files.load(appliance, environment, &mut |tenant| {
             let faults = inspector.inspect(&tenant);
             (Some(tenant), faults)
         });
-        tenants = load.tenants.len();
-        endpoints = load.tenants.iter().map(|tenant| tenant.endpoints.len()).sum();
-        found.extend(load.faults);
+        looked.tenants = load.tenants.len();
+        looked.endpoints = load.tenants.iter().map(|tenant| tenant.endpoints.len()).sum();
+        looked.known_answers = inspector.known_answers;
+        looked.faults.extend(load.faults);
     }
+    looked
+}
+
+pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
+    let presets = scheme::presets()?;
+    let Looked { faults: found, tenants, endpoints, known_answers, is_faulty, in_part } =
+        look(&args.file.config, shell.environment, &presets);
+    let misread = in_part.as_ref().map(|part| part.misread.join(", ")).filter(|keys| !keys.is_empty());
     let lines: Vec<FaultLine> = found.iter().map(FaultLine::from).collect();
     let errors = lines.iter().filter(|line| faults::is_error(line)).count();
     let warnings = lines.len() - errors;
     // A file that is not there is no faulty one: nothing was checked.
-    let unread = appliance.is_none() && std::fs::File::open(&args.file.config).is_err();
+    let unread = is_faulty && std::fs::File::open(&args.file.config).is_err();
     let exit = if unread { Exit::Failed } else { Exit::yes_if(errors == 0) };
     if args.form.json {
         shell.out.json(&json!({
@@ -45,8 +68,8 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
             "faults": lines,
             "tenants": tenants,
             "endpoints": endpoints,
-            "knownAnswers": inspector.known_answers,
-            "judgedWithDefaults": in_part.as_ref().map_or(&[][..], |(_, keys)| keys),
+            "knownAnswers": known_answers,
+            "judgedWithDefaults": in_part.as_ref().map_or(&[][..], |part| &part.misread),
         }))?;
         return Ok(exit);
     }
@@ -55,7 +78,7 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
         "{}, {}, {} run",
         faults::counted(tenants, "tenant"),
         faults::counted(endpoints, "endpoint"),
-        faults::counted(inspector.known_answers, "known answer")
+        faults::counted(known_answers, "known answer")
     );
     let verdict = if errors == 0 {
         shell.out.paint(Tone::Good, "ok".to_owned())
@@ -64,10 +87,10 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     };
     let warned = if warnings == 0 { String::new() } else { format!(", {}", faults::counted(warnings, "warning")) };
     shell.out.line(format_args!("{verdict}{warned} ({checked})"))?;
-    if let Some(keys) = defaults {
-        shell.out.remark(format!("the tenants' files were judged with the defaults of what is faulty: {keys}"));
+    if let Some(keys) = misread {
+        shell.out.remark(format!("the tenants' files were judged without what is faulty: {keys}"));
     }
-    if judged_by.is_none() {
+    if is_faulty && in_part.is_none() {
         shell.out.remark("the tenants' files were not looked at: put the appliance's file right first");
     }
     Ok(exit)
@@ -89,18 +112,21 @@ impl<'p> Inspector<'p> {
 
     fn inspect(&mut self, tenant: &Tenant) -> Vec<Fault> {
         let mut found = TenantEndpoints::new(tenant.clone(), self.presets).1;
-        for declared in tenant.schemes() {
-            let name = &declared.declaration.name;
-            let mut say = |fault: String| found.push(tenant.fault(declared.line, format!("scheme.{name}"), fault));
+        for declared in tenant.schemes().iter().filter(|declared| declared.is_whole()) {
             // One that does not compile has been judged already.
-            let Ok(scheme) = Scheme::compile(&declared.declaration) else { continue };
-            self.run_known_answers(&scheme).into_iter().for_each(&mut say);
+            let Ok(scheme) = Scheme::compile_shared(&declared.declaration) else { continue };
+            let key = format!("scheme[{}]", declared.index);
+            found.extend(
+                self.run_known_answers(&scheme)
+                    .into_iter()
+                    .map(|fault| tenant.fault(declared.line, format!("{key}.{}", fault.key), fault.message)),
+            );
         }
-        for endpoint in &tenant.endpoints {
+        for (index, endpoint) in tenant.endpoints.iter().enumerate() {
             let Some(preset) = self.presets.get(&endpoint.scheme) else { continue };
             let faults = self.preset_faults(preset);
-            let key = format!("endpoint.{}.scheme", endpoint.id);
-            found.extend(faults.into_iter().map(|fault| tenant.fault(endpoint.line, key.clone(), fault)));
+            let key = format!("endpoint[{index}].scheme");
+            found.extend(faults.into_iter().map(|fault| tenant.fault(endpoint.line, key.as_str(), fault)));
         }
         found
     }
@@ -109,12 +135,12 @@ impl<'p> Inspector<'p> {
         if let Some(faults) = self.tested.get(preset.name()) {
             return faults.clone();
         }
-        let faults = self.run_known_answers(preset);
+        let faults: Vec<_> = self.run_known_answers(preset).into_iter().map(|fault| fault.message).collect();
         self.tested.insert(preset.name().to_owned(), faults.clone());
         faults
     }
 
-    fn run_known_answers(&mut self, scheme: &Scheme) -> Vec<String> {
+    fn run_known_answers(&mut self, scheme: &Scheme) -> Vec<DeclarationFault> {
         match scheme.self_test() {
             Ok(count) => {
                 self.known_answers += count;

@@ -34,12 +34,12 @@ secrets = [{ value = "secret:blank" }]
     let ran = files.run(&["check"], b"");
     assert_eq!(ran.exit, Exit::No);
     let said = files.said(&ran.answer);
-    assert!(said.contains("tenants/acme.toml:4: endpoint.wh_1.scheme: there is no scheme \"githbu\""), "{said}");
-    assert!(said.contains("tenants/acme.toml:9: endpoint.wh_2.secrets: "), "{said}");
+    assert!(said.contains("tenants/acme.toml:6: endpoint[0].scheme: there is no scheme \"githbu\""), "{said}");
+    assert!(said.contains("tenants/acme.toml:12: endpoint[1].secrets[0].value: "), "{said}");
     assert!(said.contains("2 errors"), "{said}");
     let json: serde_json::Value = serde_json::from_str(&files.run(&["check", "--json"], b"").answer).unwrap();
     assert_eq!(json["faults"].as_array().unwrap().len(), 2);
-    assert_eq!(json["faults"][0]["line"], 4);
+    assert_eq!(json["faults"][0]["line"], 6);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_faulty_appliance_file_hides_no_fault_of_a_tenant() {
     let said = files.said(&ran.answer);
     assert!(said.contains("tidegate.toml:3: ") && said.contains("tidegate.toml:4: "), "{said}");
     assert!(said.contains("there is no scheme \"githbu\"") && said.contains("3 errors"), "{said}");
-    assert!(ran.remarks.contains("defaults of what is faulty: gateway.listen\n"), "{}", ran.remarks);
+    assert!(ran.remarks.contains("judged without what is faulty: gateway.listen\n"), "{}", ran.remarks);
     // Where nobody can say which directory is meant, nothing is said about it.
     files.write("tidegate.toml", "[gateway]\npublic_url = \"https://h.example\"\n[tenants]\ndirectory = 1\n");
     let ran = files.run(&["check"], b"");
@@ -86,7 +86,7 @@ headers = { X-Ours = "0000000000000000000000000000000000000000000000000000000000
     let files = Files::with(&format!("{}\n{declared}", GOOD.replace("\"github\"", "\"ours\"")));
     let ran = files.run(&["check"], b"");
     assert_eq!(ran.exit, Exit::No, "{}", ran.answer);
-    assert!(files.said(&ran.answer).contains("scheme.ours: "), "{}", ran.answer);
+    assert!(files.said(&ran.answer).contains("acme.toml:16: scheme[0].known_answer[0]: "), "{}", ran.answer);
     assert!(ran.answer.contains("known answer 1"), "{}", ran.answer);
 }
 

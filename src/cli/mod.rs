@@ -185,6 +185,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> 
 #[cfg(test)]
 mod check_tests;
 #[cfg(test)]
+mod check_whole_tests;
+#[cfg(test)]
 mod send_tests;
 #[cfg(test)]
 mod testing;

@@ -104,7 +104,7 @@ fn scheme_of(tenant: &Tenant, name: &str) -> Outcome<Arc<Scheme>> {
 
 fn compiled(tenant: &Tenant, declared: &config::DeclaredScheme) -> Outcome<Arc<Scheme>> {
     Scheme::compile(&declared.declaration).map_err(|faults| {
-        let first = faults.first().cloned().unwrap_or_default();
+        let first = faults.first().map(ToString::to_string).unwrap_or_default();
         Failure::failed(
             tenant.fault(declared.line, "scheme", first),
             "`tidegate check` says everything that is wrong with it",

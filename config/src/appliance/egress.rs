@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
-use super::Check;
+use super::cross_check::Check;
 use crate::egress::RuleMode;
 use crate::settings::{Appliance, DEFAULT_POOL, Egress, Gateway, Issuer, PlaintextGrants, Pool};
 
 pub(super) fn cross_check(check: &mut Check<'_, '_, '_>, appliance: &Appliance) {
     let egress = &appliance.egress;
-    if !egress.enabled {
+    if !egress.enabled || !check.sound(&["egress.enabled"]) {
         return;
     }
     listeners(check, egress, &appliance.gateway);
@@ -26,18 +26,23 @@ pub(super) fn cross_check(check: &mut Check<'_, '_, '_>, appliance: &Appliance) 
 }
 
 fn listeners(check: &mut Check<'_, '_, '_>, egress: &Egress, gateway: &Gateway) {
+    if !check.sound(&["egress.listen"]) {
+        return;
+    }
+    let takes = gateway.enabled && check.sound(&["gateway.enabled", "gateway.listen"]);
     let mut listening = BTreeSet::new();
     for address in &egress.listen {
         if !listening.insert(*address) {
             check.fault(&["egress", "listen"], &format!("names {address} twice; write it once"));
         }
-        let taken = gateway.listen.iter().find(|other| gateway.enabled && is_same_place(**other, *address));
+        let taken = gateway.listen.iter().find(|other| takes && is_same_place(**other, *address));
         if let Some(other) = taken {
             let message = format!("{address} is taken by gateway.listen ({other}); choose another port");
             check.fault(&["egress", "listen"], &message);
         }
     }
-    let Some(open) = egress.listen.iter().find(|address| !address.ip().is_loopback()) else { return };
+    let open = egress.listen.iter().find(|address| !address.ip().is_loopback());
+    let Some(open) = open.filter(|_| check.sound(&["egress.plaintext_grants"])) else { return };
     let message = match egress.plaintext_grants {
         PlaintextGrants::Loopback => {
             "is reached from other machines without TLS, and plaintext_grants = \"loopback\": whoever calls here proves nothing, every grant and token is refused. Listen on a loopback address"
@@ -62,10 +67,11 @@ pub(super) fn is_same_place(one: SocketAddr, other: SocketAddr) -> bool {
 
 fn dns(check: &mut Check<'_, '_, '_>, egress: &Egress) {
     let dns = &egress.dns;
-    if dns.ttl_min > dns.ttl_max {
+    if dns.ttl_min > dns.ttl_max && check.sound(&["egress.dns.ttl_min", "egress.dns.ttl_max"]) {
         check.fault(&["egress", "dns", "ttl_min"], "is longer than ttl_max; lower it, or raise the other");
     }
-    if dns.timeout < dns.attempt_timeout {
+    let both = ["egress.dns.timeout", "egress.dns.attempt_timeout"];
+    if dns.timeout < dns.attempt_timeout && check.sound(&both) {
         check.fault(
             &["egress", "dns", "timeout"],
             "is shorter than attempt_timeout, so no attempt could take its time; raise it",
@@ -75,11 +81,16 @@ fn dns(check: &mut Check<'_, '_, '_>, egress: &Egress) {
 
 fn limits(check: &mut Check<'_, '_, '_>, egress: &Egress) {
     let limits = &egress.limits;
-    if limits.calls_per_tenant_max > limits.calls_max {
+    let sound = |check: &Check<'_, '_, '_>, keys: [&str; 2]| {
+        keys.into_iter().all(|key| check.sound(&[&format!("egress.limits.{key}")]))
+    };
+    if limits.calls_per_tenant_max > limits.calls_max && sound(check, ["calls_per_tenant_max", "calls_max"]) {
         check
             .fault(&["egress", "limits", "calls_per_tenant_max"], "is above calls_max, so it bounds nothing; lower it");
     }
-    if limits.calls_per_caller_max > limits.calls_per_tenant_max {
+    if limits.calls_per_caller_max > limits.calls_per_tenant_max
+        && sound(check, ["calls_per_caller_max", "calls_per_tenant_max"])
+    {
         check.fault(
             &["egress", "limits", "calls_per_caller_max"],
             "is above calls_per_tenant_max, so it bounds nothing; lower it",
@@ -91,11 +102,11 @@ fn limits(check: &mut Check<'_, '_, '_>, egress: &Egress) {
         ("first_byte_timeout", limits.first_byte_timeout),
         ("idle_timeout", limits.idle_timeout),
     ] {
-        if timeout > limits.total_timeout {
+        if timeout > limits.total_timeout && sound(check, [key, "total_timeout"]) {
             check.fault(&["egress", "limits", key], "is longer than total_timeout, so it bounds nothing; lower it");
         }
     }
-    if limits.tunnel_idle_timeout > limits.tunnel_lifetime {
+    if limits.tunnel_idle_timeout > limits.tunnel_lifetime && sound(check, ["tunnel_idle_timeout", "tunnel_lifetime"]) {
         check.fault(
             &["egress", "limits", "tunnel_idle_timeout"],
             "is longer than tunnel_lifetime, so it bounds nothing; lower it",
@@ -105,9 +116,10 @@ fn limits(check: &mut Check<'_, '_, '_>, egress: &Egress) {
 
 fn issuers(check: &mut Check<'_, '_, '_>, issuers: &[Issuer]) {
     let mut seen = HashMap::new();
-    for (index, issuer) in issuers.iter().enumerate() {
+    for (index, issuer) in check.indexes_read("issuer").zip(issuers) {
         let (name, line) = (issuer.name.value.as_str(), issuer.name.line);
-        if let Some(first) = seen.insert(name, line) {
+        // Without a name it is one whose name was misread.
+        if let Some(first) = seen.insert(name, line).filter(|_| !name.is_empty()) {
             let message = format!("\"{name}\" is the issuer in line {first} too; write its keys and tenants there");
             check.fault_within("issuer", index, "name", line, &message);
         }
@@ -117,9 +129,9 @@ fn issuers(check: &mut Check<'_, '_, '_>, issuers: &[Issuer]) {
 fn pools(check: &mut Check<'_, '_, '_>, pools: &[Pool]) {
     let mut seen = HashMap::new();
     let mut addresses: BTreeMap<IpAddr, &str> = BTreeMap::new();
-    for (index, pool) in pools.iter().enumerate() {
+    for (index, pool) in check.indexes_read("pool").zip(pools) {
         let (name, line) = (pool.name.value.as_str(), pool.name.line);
-        if let Some(first) = seen.insert(name, line) {
+        if let Some(first) = seen.insert(name, line).filter(|_| !name.is_empty()) {
             let message = format!("\"{name}\" is the pool in line {first} too; give each its own name");
             check.fault_within("pool", index, "name", line, &message);
         }
@@ -139,13 +151,18 @@ fn pools(check: &mut Check<'_, '_, '_>, pools: &[Pool]) {
             }
         }
     }
-    if !pools.is_empty() && !seen.contains_key(DEFAULT_POOL) {
+    if !pools.is_empty() && !seen.contains_key(DEFAULT_POOL) && check.document.is_read_in_each("egress.pool", "name") {
         let message = "has no pool named \"default\", by which tenants leave that name none; name one so";
         check.fault(&["egress", "pool"], message);
     }
 }
 
 impl Check<'_, '_, '_> {
+    /// Indexes of those elements of a list in `[egress]` that were read.
+    fn indexes_read(&mut self, list: &'static str) -> impl Iterator<Item = usize> + use<> {
+        self.document.within("egress", |document| document.within(list, |document| document.indexes_read()))
+    }
+
     /// A fault at a key of an element of a list in `[egress]`.
     fn fault_within(&mut self, list: &'static str, index: usize, key: &'static str, line: u32, message: &str) {
         self.document.within("egress", |document| {

@@ -5,8 +5,7 @@ use std::path::Path;
 use domain::ConnectorId;
 
 use super::headers::{HeaderList, HeaderPattern, pattern};
-use crate::appliance::text as utf8;
-use crate::document::Document;
+use crate::document::{Document, Text as Written};
 use crate::egress::{connector_id, header, host_text, parameter};
 use crate::fault::Fault;
 use crate::form::{
@@ -191,11 +190,8 @@ const fn date() -> Text<String> {
 impl Manifest {
     /// Reads a manifest. `expected` is the connector that the file may speak for. It is there unless a fault is an error.
     pub(crate) fn parse(path: &Path, expected: &ConnectorId, bytes: &[u8]) -> (Option<Self>, Vec<Fault>) {
-        let source = match utf8(path, bytes) {
-            Ok(source) => source,
-            Err(fault) => return (None, vec![fault]),
-        };
-        let (mut document, table) = Document::parse(path, source);
+        let text = Written::new(bytes);
+        let (mut document, table) = Document::parse(path, &text);
         let read = ManifestTable::read(&mut document, table.get_ref(), 0..0);
         let manifest = build(&mut document, read, expected);
         (manifest.filter(|_| !document.has_errors()), document.into_faults())

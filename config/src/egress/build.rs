@@ -30,8 +30,12 @@ pub(crate) fn build(
     if egress.is_none() && connections.is_empty() && credentials.is_empty() {
         return None;
     }
+    // What is wrong with a credential has been said: a connection that names it has no fault of its own.
+    let ids = document.is_read_in_each("credential", "id").then(|| {
+        credentials.iter().filter_map(|table| Some(table.value.id.as_ref()?.value.clone())).collect::<BTreeSet<_>>()
+    });
     let credentials = build_credentials(document, credentials, rules, resolve);
-    let connections = build_connections(document, connections, &credentials, rules, resolve);
+    let connections = build_connections(document, connections, (&credentials, ids.as_ref()), rules, resolve);
     let own = document.within("egress", |document| build_own(document, egress.unwrap_or_default(), rules));
     Some(Box::new(TenantEgress { connections: connections.into(), credentials: credentials.into(), ..own }))
 }
@@ -47,7 +51,8 @@ fn build_own(document: &mut Document<'_>, table: EgressTable, rules: &Rules) -> 
         Arc::from(pool.value)
     });
     let roles = document.within("role", |document| build_roles(document, table.role));
-    let tokens = document.within("token", |document| build_tokens(document, table.token, &roles));
+    let roles_known = document.is_read_in_each("role", "name");
+    let tokens = document.within("token", |document| build_tokens(document, table.token, &roles, roles_known));
     TenantEgress {
         mode: table.mode,
         allow: table.allow.into(),
@@ -63,7 +68,7 @@ fn build_own(document: &mut Document<'_>, table: EgressTable, rules: &Rules) -> 
 fn build_roles(document: &mut Document<'_>, tables: Vec<Located<RoleTable>>) -> Vec<EgressRole> {
     let mut seen = BTreeSet::new();
     let mut roles = Vec::with_capacity(tables.len());
-    for (index, Located { span, value: table }) in tables.into_iter().enumerate() {
+    for Located { span, index, value: table } in tables {
         if !seen.insert(table.name.clone()) && !table.name.is_empty() {
             let message = format!("is the second role named \"{}\"; give each its own name", table.name);
             document.within_index(index, |document| document.fault(span.clone(), message));
@@ -84,28 +89,29 @@ fn build_tokens(
     document: &mut Document<'_>,
     tables: Vec<Located<TokenTable>>,
     roles: &[EgressRole],
+    roles_known: bool,
 ) -> Vec<EgressToken> {
     let (mut names, mut hashes) = (BTreeSet::new(), BTreeSet::new());
     let mut tokens = Vec::with_capacity(tables.len());
-    for (index, Located { span, value: table }) in tables.into_iter().enumerate() {
+    for Located { span, index, value: table } in tables {
         document.within_index(index, |document| {
             if !names.insert(table.name.clone()) && !table.name.is_empty() {
                 let message = format!("is the second token named \"{}\"; give each its own name", table.name);
                 document.fault(span.clone(), message);
             }
+            let role = table.role.map(|role| {
+                if roles_known && !roles.iter().any(|known| *known.name == *role.value) {
+                    let message =
+                        format!("\"{}\" is no role of this file; add a [[egress.role]] of that name", role.value);
+                    document.within("role", |document| document.fault(role.span.clone(), message));
+                }
+                role.value.into()
+            });
             let Some(hash) = table.hash else { return };
             if !hashes.insert(hash) {
                 let message = "is the digest of another token of this file; every token is another one";
                 document.within("hash", |document| document.fault(span.clone(), message));
             }
-            let role = table.role.map(|role| {
-                if !roles.iter().any(|known| *known.name == *role.value) {
-                    let message =
-                        format!("\"{}\" is no role of this file; add a [[egress.role]] of that name", role.value);
-                    document.within("role", |document| document.missing(role.span.clone(), message));
-                }
-                role.value.into()
-            });
             let line = document.line(span.start);
             tokens.push(EgressToken { name: table.name.into(), hash, role, not_after_unix_ms: table.not_after, line });
         });
@@ -121,7 +127,7 @@ fn build_credentials(
 ) -> Vec<Credential> {
     let mut seen = BTreeSet::new();
     let mut credentials = Vec::with_capacity(tables.len());
-    for (index, Located { span, value: table }) in tables.into_iter().enumerate() {
+    for Located { span, index, value: table } in tables {
         document.within("credential", |document| {
             document.within_index(index, |document| {
                 if let Some(id) = table.id.as_ref().filter(|id| !seen.insert(id.value.clone())) {
@@ -214,7 +220,7 @@ fn is_fit(kind: &CredentialKind, value: &[u8]) -> Result<(), &'static str> {
 fn build_connections(
     document: &mut Document<'_>,
     tables: Vec<Located<ConnectionTable>>,
-    credentials: &[Credential],
+    (credentials, ids): (&[Credential], Option<&BTreeSet<String>>),
     rules: &Rules,
     resolve: &mut Resolve<'_>,
 ) -> Vec<Connection> {
@@ -222,7 +228,7 @@ fn build_connections(
         credentials.iter().enumerate().map(|(place, credential)| (&*credential.id, place)).collect();
     let mut seen = BTreeSet::new();
     let mut connections = Vec::with_capacity(tables.len());
-    for (index, Located { span, value: table }) in tables.into_iter().enumerate() {
+    for Located { span, index, value: table } in tables {
         document.within("connection", |document| {
             document.within_index(index, |document| {
                 if let Some(id) = table.id.as_ref().filter(|id| !seen.insert(id.value.clone())) {
@@ -231,12 +237,12 @@ fn build_connections(
                 }
                 let credential = table.credential.as_ref().and_then(|named| {
                     let place = places.get(named.value.as_str()).copied();
-                    if place.is_none() {
+                    if ids.is_some_and(|ids| !ids.contains(&named.value)) {
                         let message = format!(
                             "\"{}\" is no credential of this file; add a [[credential]] of that id",
                             named.value
                         );
-                        document.within("credential", |document| document.missing(named.span.clone(), message));
+                        document.within("credential", |document| document.fault(named.span.clone(), message));
                     }
                     u32::try_from(place?).ok()
                 });

@@ -1,45 +1,11 @@
-//! Tables of settings, and the scheme that a tenant declares.
+//! Tables of settings.
 
-use schemars::generate::SchemaSettings;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use toml::Spanned;
-use toml::de::{DeValue, ValueDeserializer};
+use toml::de::DeValue;
 
 use super::{Effect, Form, Row, Settings};
 use crate::document::Document;
-use crate::scheme::SchemeDeclaration;
-
-/// A scheme as a tenant declares it; `config::scheme` says its keys.
-pub(crate) struct Declared;
-
-impl Form<SchemeDeclaration> for Declared {
-    fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<SchemeDeclaration> {
-        match SchemeDeclaration::deserialize(ValueDeserializer::from(at.clone())) {
-            Ok(declaration) => Some(declaration),
-            Err(fault) => {
-                document.fault(fault.span().unwrap_or_else(|| at.span()), fault.message().to_owned());
-                None
-            }
-        }
-    }
-
-    fn show(&self, _: &SchemeDeclaration) -> String {
-        String::new()
-    }
-
-    fn kind(&self) -> String {
-        "scheme".into()
-    }
-
-    fn schema(&self) -> Value {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.inline_subschemas = true;
-            settings.meta_schema = None;
-        });
-        settings.into_generator().into_root_schema_for::<SchemeDeclaration>().to_value()
-    }
-}
 
 /// A table of settings.
 pub(crate) struct Table;

@@ -86,6 +86,8 @@ impl<T, F: Form<T>> Form<T> for Said<F> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Located<T> {
     pub(crate) span: Range<usize>,
+    /// Its place in the list that it is an element of, if it is one. Others of the list may be misread, and not there.
+    pub(crate) index: usize,
     pub(crate) value: T,
 }
 
@@ -94,7 +96,8 @@ pub(crate) struct Placed<F>(pub(crate) F);
 
 impl<T, F: Form<T>> Form<Located<T>> for Placed<F> {
     fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<Located<T>> {
-        self.0.read(document, at).map(|value| Located { span: at.span(), value })
+        let index = document.index();
+        self.0.read(document, at).map(|value| Located { span: at.span(), index, value })
     }
 
     fn show(&self, value: &Located<T>) -> String {
@@ -153,13 +156,20 @@ impl<T, F: Form<T>> Form<Vec<T>> for List<F> {
         if !self.1.contains(&items.len()) {
             let (low, high) = (self.1.start(), self.1.end());
             document.fault(at.span(), format!("has {} entries; write {low} to {high}", items.len()));
-            return None;
+            document.mark_misread();
         }
-        let mut values = Vec::with_capacity(items.len());
-        for (index, item) in items.iter().enumerate() {
-            values.extend(document.within_index(index, |document| self.0.read(document, item)));
+        let mut values = Vec::with_capacity(items.len().min(*self.1.end()));
+        for (index, item) in items.iter().enumerate().take(*self.1.end()) {
+            values.extend(document.within_index(index, |document| {
+                let read = self.0.read(document, item);
+                if read.is_none() {
+                    document.mark_misread();
+                }
+                read
+            }));
         }
-        (values.len() == items.len()).then_some(values)
+        // One element that was misread hides nothing of the others.
+        (!values.is_empty() || items.is_empty()).then_some(values)
     }
 
     fn show(&self, values: &Vec<T>) -> String {

@@ -62,7 +62,7 @@ impl Issuer {
     /// Reads the keys that are files.
     pub(crate) fn read_keys(&mut self, document: &mut Document<'_>) {
         document.within("keys", |document| {
-            for (index, key) in self.keys.iter_mut().enumerate() {
+            for (index, key) in document.indexes_read().zip(&mut self.keys) {
                 let Some(path) = key.value.named.strip_prefix("file:") else { continue };
                 match read_key(Path::new(path)) {
                     Ok(text) => key.value.text = text,

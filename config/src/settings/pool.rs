@@ -87,7 +87,7 @@ struct PoolAddressForm;
 impl Form<PoolAddress> for PoolAddressForm {
     fn read(&self, document: &mut Document<'_>, at: &Spanned<DeValue<'_>>) -> Option<PoolAddress> {
         let PoolAddressTable { v4, v6 } = Table.read(document, at)?;
-        if v4.is_none() && v6.is_none() && document.is_clean() {
+        if v4.is_none() && v6.is_none() && document.is_clean() && document.is_whole("") {
             document.fault(at.span(), "has neither v4 nor v6; write { v4 = \"192.0.2.1\" }");
         }
         (v4.is_some() || v6.is_some()).then_some(PoolAddress { v4, v6 })

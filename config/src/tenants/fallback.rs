@@ -315,6 +315,10 @@ impl<C: InForce> Past<C> for Reader<'_, '_, C> {
         }
     }
 
+    fn only_looks(&self) -> bool {
+        self.spool.is_none()
+    }
+
     fn had(&mut self, id: &TenantId, was: Option<&Bad>) -> Option<Tenant> {
         let text = match was.map(|was| &was.kept) {
             Some(Kept::Text(text, _)) => Arc::clone(text),

@@ -9,8 +9,11 @@ use std::sync::Arc;
 use crate::fault::Fault;
 use crate::tenant::Tenant;
 
-/// What a later stage makes of a tenant that parsed, and says about it: unknown schemes, keys that cannot be decoded, known
-/// answers that fail. An error among its faults makes the file faulty, and so does nothing.
+/// What a later stage makes of a tenant that was read, and says about it: unknown schemes, keys that cannot be decoded,
+/// known answers that fail. An error among its faults makes the file faulty, and so does nothing.
+///
+/// It is also given what could be read of a faulty file, so that everything is said at once. What it makes of that is
+/// dropped, and so is what it says of keys that were misread: they have stand-ins.
 pub type Judge<'j, M> = dyn FnMut(Tenant) -> (Option<M>, Vec<Fault>) + 'j;
 
 /// A judge beside the one that takes the tenant. It makes nothing of most tenants, and that is no fault; an error among its

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use domain::{Clock, EndpointId, SystemClock, TenantId};
 
+use crate::appliance::{ApplianceInPart, NamesRead};
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::settings::Appliance;
@@ -44,6 +45,7 @@ pub use judge::{Both, InForce, Judge, Judged, Second, both};
 use last_good::{Index, LastGood, Record};
 use listing::Listing;
 use reader::Reader;
+pub(crate) use settle::InPart;
 use settle::{Slot, Spool};
 
 /// How long a file is missing before its tenant is removed. Editors, `rsync --delete` and `git checkout` take a file
@@ -98,6 +100,8 @@ pub struct TenantFiles<C = Arc<Tenant>> {
     digester: Digester,
     /// Since when files are missing.
     missing: HashMap<TenantId, Duration>,
+    /// Which names the appliance's settings have all of.
+    names: NamesRead,
     clock: Arc<dyn Clock>,
 }
 
@@ -152,8 +156,15 @@ impl<C: InForce> TenantFiles<C> {
             gone: BTreeSet::new(),
             digester: Digester::new(),
             missing: HashMap::new(),
+            names: NamesRead::ALL,
             clock: SystemClock::shared(),
         }
+    }
+
+    /// The same for a faulty appliance's file: what may be said by what was not read is not said.
+    #[must_use]
+    pub fn judged_in_part(self, by: &ApplianceInPart) -> Self {
+        Self { names: by.names, ..self }
     }
 
     /// The same with another clock to tell by how long a file is missing.
@@ -205,6 +216,8 @@ impl<C: InForce> TenantFiles<C> {
         faults.extend(listing.faults.iter().cloned());
 
         let rules = Rules::of(appliance);
+        let pools = rules.pools.clone().filter(|_| self.names.pools);
+        let rules = Rules { knows_classes: self.names.classes, pools, ..rules };
         self.digester.settle_on(&rules, &settings.allow_env);
         let mut reader = Reader {
             appliance,

@@ -9,13 +9,14 @@ use super::digest::{Digester, References};
 use super::fallback::Shelf;
 use super::settle::{Slot, Spool};
 use super::{InForce, Judge, Known, Unavailable, recover};
+use crate::document::Text;
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::read;
 use crate::secret::TenantSecrets;
 use crate::settings::Appliance;
 use crate::tenant::{Tenant, file_of};
-use crate::tenant_file::{self, Names, Resolve, Rules};
+use crate::tenant_file::{Names, Reading, Resolve, Rules};
 
 /// Reads one file after the other.
 pub(super) struct Reader<'a, 'j, C> {
@@ -132,13 +133,6 @@ impl<C: InForce> Reader<'_, '_, C> {
         Slot::faulty(id, before, digest, vec![Fault::error(path, "", message)], unavailable)
     }
 
-    /// What the judge made of a tenant that parsed; none where anything is an error.
-    fn judged(&mut self, tenant: Tenant, faults: &mut Vec<Fault>) -> Option<C> {
-        let (made, more) = (self.judge)(tenant);
-        faults.extend(more);
-        made.filter(|_| !crate::fault::has_errors(faults))
-    }
-
     fn parse(
         &mut self,
         id: TenantId,
@@ -148,22 +142,31 @@ impl<C: InForce> Reader<'_, '_, C> {
         digest: [u8; 16],
         resolve: &mut Resolve<'_>,
     ) -> Slot<C> {
-        let (tenant, mut faults) = tenant_file::parse(path, Some(&id), bytes, &self.rules, &mut self.names, resolve);
-        let judged = tenant.and_then(|tenant| self.judged(Tenant { digest, ..tenant }, &mut faults));
+        let text = Text::new(bytes);
+        let mut reading = Reading::of(path, Some(&id), &text, &self.rules, &mut self.names, resolve);
+        // Of a faulty file, too: everything is said at once.
+        let (tenant, is_whole) = reading.take_tenant();
+        let in_part = tenant.as_ref().filter(|_| self.spool.is_none()).map(|tenant| reading.in_part(tenant));
+        let made = tenant.and_then(|tenant| {
+            let (made, faults) = (self.judge)(Tenant { digest, ..tenant });
+            reading.add(faults);
+            made.filter(|_| is_whole)
+        });
+        let faults = reading.into_faults();
+        let judged = made.filter(|_| !crate::fault::has_errors(&faults));
         let incumbent = self.shelf.index.is_some_and(|index| index.holds(&id, bytes));
         let recovered = |bytes: &[u8], max| {
             let (endpoints, aliases) = recover::recover(bytes, max);
             Unavailable { file: path.into(), endpoints, aliases }
         };
-        match judged {
-            Some(tenant) => {
-                let mut slot = Slot::good(id, before, tenant, faults, incumbent);
-                if !incumbent || self.unsaved {
-                    slot.text = self.spool.as_mut().and_then(|spool| spool.put(bytes));
-                }
-                slot
-            }
-            None => Slot::faulty(id, before, digest, faults, recovered(bytes, self.rules.endpoints_max)),
+        let Some(tenant) = judged else {
+            let unavailable = recovered(bytes, self.rules.endpoints_max);
+            return Slot::faulty(id, before, digest, faults, unavailable).with_part(in_part);
+        };
+        let mut slot = Slot::good(id, before, tenant, faults, incumbent);
+        if !incumbent || self.unsaved {
+            slot.text = self.spool.as_mut().and_then(|spool| spool.put(bytes));
         }
+        slot
     }
 }

@@ -13,7 +13,7 @@ use super::claims::{Claims, Conflict, Owner};
 use super::fallback::{Fallback, Kept};
 use super::{Bad, InForce, Known, Unavailable};
 use crate::fault::Fault;
-use crate::tenant::Tenant;
+use crate::tenant::{Endpoint, Tenant};
 
 /// One file while it is being settled.
 #[derive(Debug)]
@@ -46,6 +46,16 @@ struct Faulty<C> {
     /// What answers 503, since nothing else answers for it.
     unavailable: Unavailable,
     contested: bool,
+    /// What was read of it, where nothing else answers for it: whether it is somebody's else is said all the same.
+    in_part: Option<InPart>,
+}
+
+/// A tenant with those of its endpoints whose ids were read.
+#[derive(Debug)]
+pub(crate) struct InPart {
+    pub(crate) tenant: Tenant,
+    /// Where each endpoint stands in the file.
+    pub(crate) indexes: Vec<usize>,
 }
 
 impl<C> Faulty<C> {
@@ -54,7 +64,7 @@ impl<C> Faulty<C> {
     }
 
     fn new(digest: [u8; 16], unavailable: Unavailable, contested: bool) -> Box<Self> {
-        Box::new(Self { digest, fallback: Fallback::none(), unavailable, contested })
+        Box::new(Self { digest, fallback: Fallback::none(), unavailable, contested, in_part: None })
     }
 }
 
@@ -102,6 +112,14 @@ impl<C: InForce> Slot<C> {
     ) -> Self {
         let (before, was) = before.map_or((None, None), |known| (known.tenant, known.bad));
         Self { id, faults, text: None, before, was, state: State::Faulty(Faulty::new(digest, unavailable, false)) }
+    }
+
+    /// The same with what was read of it.
+    pub(crate) fn with_part(mut self, in_part: Option<InPart>) -> Self {
+        if let State::Faulty(faulty) = &mut self.state {
+            faulty.in_part = in_part;
+        }
+        self
     }
 
     /// Whether the file itself is in force.
@@ -166,7 +184,7 @@ impl<C: InForce> Slot<C> {
             State::Good { tenant, .. } => Known { tenant: Some(tenant), bad: None },
             State::Faulty(faulty) => {
                 let has_unavailable = faulty.has_unavailable();
-                let Faulty { digest, fallback, unavailable, contested } = *faulty;
+                let Faulty { digest, fallback, unavailable, contested, in_part: _ } = *faulty;
                 let Fallback { made, kept, why, .. } = fallback;
                 let unavailable = has_unavailable.then_some(unavailable);
                 let bad = Bad { id: self.id, digest, faults: self.faults, unavailable, contested, kept, why };
@@ -181,8 +199,12 @@ impl<C: InForce> Slot<C> {
         let tenant = tenant.tenant();
         let unavailable = Unavailable::all_of(tenant);
         let digest = tenant.digest;
+        let endpoints = tenant.endpoints.iter().map(|it| Endpoint { secrets: Box::default(), ..it.clone() }).collect();
+        let in_part =
+            InPart { indexes: (0..tenant.endpoints.len()).collect(), tenant: Tenant { endpoints, ..tenant.clone() } };
         self.faults.extend(faults);
-        self.state = State::Faulty(Faulty::new(digest, unavailable, true));
+        self.state =
+            State::Faulty(Box::new(Faulty { in_part: Some(in_part), ..*Faulty::new(digest, unavailable, true) }));
         self.fall_back(fallback);
     }
 
@@ -220,6 +242,8 @@ impl<C: InForce> Slot<C> {
 pub(crate) trait Past<C> {
     /// The last good version as far as it can be used now, with its secrets as they are now.
     fn fallback(&mut self, id: &TenantId, before: Option<&C>, was: Option<&Bad>) -> Fallback<C>;
+    /// Whether faulty files have no last good versions, and everything is only looked at.
+    fn only_looks(&self) -> bool;
     /// What the last good version has, whether it can still be used or not: its secrets are stand-ins.
     fn had(&mut self, id: &TenantId, was: Option<&Bad>) -> Option<Tenant>;
 }
@@ -253,7 +277,7 @@ pub(crate) fn settle<C: InForce>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>
                 claims.claim(owner, tenant);
             } else {
                 // Only a state directory that somebody edited, or two files that were swapped while nobody looked.
-                let faults = said(&conflicts, tenant, &slots);
+                let faults = said(&conflicts, tenant, None, &slots);
                 slots[owner].contest(faults, Fallback::none());
                 slots[owner].drop_fallback();
             }
@@ -292,7 +316,7 @@ pub(crate) fn settle<C: InForce>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>
             claims.claim(owner, tenant);
             continue;
         }
-        failing.push((owner, said(&conflicts, tenant, &slots)));
+        failing.push((owner, said(&conflicts, tenant, None, &slots)));
         while let Some((owner, faults)) = failing.pop() {
             let fallback = fall_back(&slots[owner], past);
             if let Some(made) = slots[owner].in_force() {
@@ -302,7 +326,23 @@ pub(crate) fn settle<C: InForce>(mut slots: Vec<Slot<C>>, past: &mut dyn Past<C>
             put_back(owner, &mut slots, &mut claims, &mut failing);
         }
     }
+    if past.only_looks() {
+        say_the_rest(&mut slots, &mut claims);
+    }
     slots
+}
+
+/// Says of faulty files, too, what of theirs is somebody else's: who mends them need not hear it afterwards.
+fn say_the_rest<C: InForce>(slots: &mut [Slot<C>], claims: &mut Claims) {
+    for owner in 0..slots.len() {
+        let State::Faulty(faulty) = &mut slots[owner].state else { continue };
+        let Some(InPart { tenant, indexes }) = faulty.in_part.take() else { continue };
+        let conflicts = claims.conflicts(owner, &tenant);
+        let faults = said(&conflicts, &tenant, Some(&indexes), slots);
+        let new: Vec<_> = faults.into_iter().filter(|fault| !slots[owner].faults.contains(fault)).collect();
+        slots[owner].faults.extend(new);
+        claims.claim_kept(owner, &tenant, &tenant);
+    }
 }
 
 /// Claims for a last good version again what newcomers took meanwhile; they fail in turn, each at most once.
@@ -328,15 +368,17 @@ fn put_back<C: InForce>(
         claims.release(other, taken);
         claims.claim(owner, fallback);
         let conflicts = claims.conflicts(other, taken);
-        failing.push((other, said(&conflicts, taken, slots)));
+        failing.push((other, said(&conflicts, taken, None, slots)));
     }
     claims.claim(owner, fallback);
 }
 
-fn said<C>(conflicts: &[Conflict<'_>], tenant: &Tenant, slots: &[Slot<C>]) -> Vec<Fault> {
+/// What is in conflict, in sentences. `indexes` says where endpoints stand in the file, if not one behind the other.
+fn said<C>(conflicts: &[Conflict<'_>], tenant: &Tenant, indexes: Option<&[usize]>, slots: &[Slot<C>]) -> Vec<Fault> {
     let faults = conflicts.iter().map(|conflict| {
         let line = conflict.endpoint.line;
         let index = tenant.endpoints.iter().position(|endpoint| std::ptr::eq(endpoint, conflict.endpoint)).unwrap_or(0);
+        let index = indexes.and_then(|indexes| indexes.get(index)).copied().unwrap_or(index);
         let other = &slots[conflict.owner].id;
         match conflict.alias {
             None => {

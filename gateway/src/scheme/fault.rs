@@ -1,7 +1,19 @@
-//! Why a delivery does not verify, why a secret makes no key, why nothing can be signed.
+//! Why a declaration is none, why a delivery does not verify, why a secret makes no key, why nothing can be signed.
 
 use std::fmt;
 use std::sync::Arc;
+
+/// Something that is wrong with a declaration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct DeclarationFault {
+    /// Dotted path of the key, such as `timestamp.from` or `case[1].content`.
+    pub key: String,
+    /// Other keys that it was seen from: where one of them was misread, it may be only a consequence.
+    pub reads: &'static [&'static str],
+    /// A sentence that names the key.
+    pub message: String,
+}
 
 /// Why a delivery was not verified. It is for the log and for the operator; the sender hears none of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use config::scheme::ListRule;
 
+use super::fault::DeclarationFault;
+
 /// How one scheme writes its list.
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -16,23 +18,31 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn compile(rule: &ListRule, faults: &mut Vec<String>) -> Self {
+    pub(super) fn compile(rule: &ListRule, faults: &mut Vec<DeclarationFault>) -> Self {
         let mut one = |key: &str, text: &str| {
             if let [byte] = text.as_bytes() {
-                return *byte;
+                return Some(*byte);
             }
-            faults.push(format!("signature.list.{key} must be one ASCII character, and is {text:?}"));
-            0
+            let message = format!("signature.list.{key} must be one ASCII character, and is {text:?}");
+            faults.push(DeclarationFault { key: format!("signature.list.{key}"), reads: &[], message });
+            None
         };
         let separator = one("separator", &rule.separator);
         let assign = one("assign", rule.assign.as_deref().unwrap_or("="));
         let groups = rule.groups.as_deref().map(|text| one("groups", text));
-        if rule.key.is_some() && (!rule.positions.is_empty() || assign == separator) {
-            faults.push("signature.list: items have names by `key` and `assign`, or by `positions`, not both".into());
+        let same = |one: Option<u8>, other: Option<u8>| one.is_some() && one == other;
+        if rule.key.is_some() && (!rule.positions.is_empty() || same(assign, separator)) {
+            let message = "signature.list: items have names by `key` and `assign`, or by `positions`, not both";
+            let reads = &["signature.list.separator", "signature.list.assign", "signature.list.positions"];
+            faults.push(DeclarationFault { key: "signature.list.key".into(), reads, message: message.into() });
         }
-        if groups == Some(separator) {
-            faults.push("signature.list: `groups` and `separator` must differ".into());
+        if groups.is_some_and(|groups| same(groups, separator)) {
+            let message = "signature.list: `groups` and `separator` must differ";
+            let reads = &["signature.list.separator"];
+            faults.push(DeclarationFault { key: "signature.list.groups".into(), reads, message: message.into() });
         }
+        let (separator, assign) = (separator.unwrap_or(0), assign.unwrap_or(0));
+        let groups = groups.map(Option::unwrap_or_default);
         Self {
             separator,
             assign,
@@ -121,7 +131,7 @@ mod tests {
     fn layout(rule: &ListRule) -> Layout {
         let mut faults = Vec::new();
         let layout = Layout::compile(rule, &mut faults);
-        assert_eq!(faults, Vec::<String>::new());
+        assert_eq!(faults, []);
         layout
     }
 

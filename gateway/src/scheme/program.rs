@@ -54,11 +54,20 @@ pub(super) struct Mac {
 
 #[derive(Debug)]
 pub(super) struct CaseProgram {
+    /// What stands before its keys in the declaration: nothing, or `case[1].`.
+    pub(super) key: Box<str>,
     pub(super) when: Option<Condition>,
     pub(super) pieces: Box<[Piece]>,
     pub(super) body_digest: Option<(Source, BodyDigest)>,
     /// The content has a URL in it: only then do its variants differ.
     pub(super) has_url: bool,
+}
+
+impl CaseProgram {
+    /// The key that its pieces are made of.
+    pub(super) fn content_key(&self) -> String {
+        format!("{}content", self.key)
+    }
 }
 
 /// What computes the digest.

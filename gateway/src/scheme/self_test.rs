@@ -4,19 +4,21 @@ use config::scheme::KnownAnswer;
 use domain::Secret;
 
 use super::delivery::{ActiveKey, Unverified};
+use super::fault::DeclarationFault;
 use super::program::Scheme;
 use super::url::SeenUrl;
 
 impl Scheme {
     /// Runs the known answers: how many there are, or each one that does not come out.
-    pub fn self_test(&self) -> Result<usize, Vec<String>> {
+    pub fn self_test(&self) -> Result<usize, Vec<DeclarationFault>> {
         let answers = &self.declaration.known_answers;
         let faults: Vec<_> = answers
             .iter()
             .enumerate()
             .filter_map(|(at, answer)| {
                 let fault = self.known_answer(answer).err()?;
-                Some(format!("known answer {} of scheme {}: {fault}", at + 1, self.name()))
+                let message = format!("known answer {} of scheme {}: {fault}", at + 1, self.name());
+                Some(DeclarationFault { key: format!("known_answer[{at}]"), reads: &[], message })
             })
             .collect();
         if faults.is_empty() { Ok(answers.len()) } else { Err(faults) }

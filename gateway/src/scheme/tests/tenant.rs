@@ -7,7 +7,8 @@ use super::{Delivery, NOW, key, label};
 
 fn faults(toml: &str) -> Vec<String> {
     let declared: SchemeDeclaration = toml::from_str(toml).unwrap();
-    Scheme::compile(&declared).expect_err("should not compile")
+    let faults = Scheme::compile(&declared).expect_err("should not compile");
+    faults.into_iter().map(|fault| fault.message).collect()
 }
 
 fn compile(toml: &str) -> std::sync::Arc<Scheme> {
@@ -82,7 +83,8 @@ fn a_known_answer_that_does_not_come_out_is_said() {
     "#;
     let faults = compile(text).self_test().unwrap_err();
     assert_eq!(faults.len(), 5, "{faults:#?}");
-    assert!(faults[0].contains("known answer 2 of scheme x"));
+    assert!(faults[0].message.contains("known answer 2 of scheme x"));
+    assert_eq!(faults[0].key, "known_answer[1]");
 }
 
 #[test]
