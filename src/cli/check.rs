@@ -15,6 +15,7 @@ use super::faults;
 use super::out::Tone;
 use super::scheme;
 use crate::control::wire::FaultLine;
+use crate::run::judge_calls;
 
 /// What was looked at, and what was found.
 pub(super) struct Looked {
@@ -39,8 +40,13 @@ pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets
         let mut inspector = Inspector::new(presets);
         let files = TenantFiles::without_state();
         let mut files = if let Some(part) = &looked.in_part { files.judged_in_part(part) } else { files };
+        // As a running appliance does, where it takes calls.
+        let calls = appliance.egress.enabled.then(|| judge_calls(appliance, path));
+        let (calls, found) = calls.unwrap_or_default();
+        looked.faults.extend(found);
         let load: TenantsLoad = files.load(appliance, environment, &mut |tenant| {
-            let faults = inspector.inspect(&tenant);
+            let mut faults = inspector.inspect(&tenant);
+            faults.extend(calls.iter().flat_map(|calls| calls.tenant(&tenant).1));
             (Some(tenant), faults)
         });
         looked.tenants = load.tenants.len();

@@ -70,6 +70,28 @@ fn a_faulty_appliance_file_hides_no_fault_of_a_tenant() {
 }
 
 #[test]
+fn what_is_no_destination_is_said_of_both_files() {
+    let calls = "[egress]\nallow = [\"api.stripe.com\",\n  \"127.1\"]\n[[connection]]\nid = \"conn_1\"\nconnector = \"strip\"\nbase_url = \"https://api.stripe.com\"\n";
+    let tenant = format!("{GOOD}\n{calls}");
+    let files = Files::with(&tenant);
+    let first = 1 + tenant.lines().position(|line| line == "  \"127.1\"]").unwrap();
+    let gateway = "[gateway]\npublic_url = \"https://h.example\"\n";
+    // A node that takes no calls judges none.
+    files.write("tidegate.toml", gateway);
+    assert_eq!(files.run(&["check"], b"").exit, Exit::Yes);
+    files.write("tidegate.toml", &format!("{gateway}[egress]\n"));
+    let ran = files.run(&["check"], b"");
+    let said = files.said(&ran.answer);
+    assert_eq!(ran.exit, Exit::No);
+    assert!(said.contains(&format!("tenants/acme.toml:{first}: egress.allow")) && said.contains("127.1"), "{said}");
+    assert!(said.contains(&format!("tenants/acme.toml:{}: connection", first + 1)) && said.contains("strip"), "{said}");
+    files.write("tidegate.toml", &format!("{gateway}[egress]\ndeny = [\"0x7f.1\"]\n"));
+    let ran = files.run(&["check"], b"");
+    let said = files.said(&ran.answer);
+    assert!(ran.exit == Exit::No && said.contains("tidegate.toml:4: egress.deny"), "{said}");
+}
+
+#[test]
 fn a_known_answer_that_does_not_come_out_is_a_fault() {
     let declared = r#"
 [[scheme]]

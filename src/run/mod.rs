@@ -34,6 +34,7 @@ use self::metrics::ConfigMetrics;
 use self::node::Node;
 use self::reload::{Reloader, State};
 use self::sink::Sink;
+pub(crate) use self::way_out::judge as judge_calls;
 use self::way_out::{Loader, WayOut};
 
 /// Why the appliance did not start, or did not end well.

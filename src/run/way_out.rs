@@ -221,18 +221,22 @@ pub(crate) struct Loader {
     tls: TlsClient,
 }
 
+/// What of the appliance's file is a matter of destinations, judged. With an error among the faults the file is faulty.
+pub(crate) fn judge(appliance: &Appliance, path: &Path) -> (Option<Compiled>, Vec<Fault>) {
+    let (catalogue, mut faults) = compile::catalogue(appliance);
+    let Some(catalogue) = catalogue else { return (None, faults) };
+    let (compiled, more) = Compiled::new(appliance, path, &catalogue);
+    faults.extend(more);
+    let (_, keys) = CallerSettings::of(&appliance.egress, []);
+    faults.extend(keys.into_iter().map(|key| Fault::error(path, key.key, key.fault.to_string()).at(key.line)));
+    let sound = !config::has_errors(&faults);
+    (sound.then_some(compiled), faults)
+}
+
 impl Loader {
-    /// What of the appliance's file is a matter of destinations, judged. With an error among the faults the file is faulty.
+    /// The same, of the file that this process was started with.
     pub(super) fn compile(&self, appliance: &Appliance) -> (Option<Compiled>, Vec<Fault>) {
-        let (catalogue, mut faults) = compile::catalogue(appliance);
-        let Some(catalogue) = catalogue else { return (None, faults) };
-        let (compiled, more) = Compiled::new(appliance, &self.path, &catalogue);
-        faults.extend(more);
-        let (_, keys) = CallerSettings::of(&appliance.egress, []);
-        faults
-            .extend(keys.into_iter().map(|key| Fault::error(&self.path, key.key, key.fault.to_string()).at(key.line)));
-        let sound = !config::has_errors(&faults);
-        (sound.then_some(compiled), faults)
+        judge(appliance, &self.path)
     }
 
     /// Swaps the snapshot. The addresses of the machine are read anew: one that was added is the appliance's own.

@@ -247,7 +247,7 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
 }
 
 fn build_auth(document: &mut Document<'_>, table: Option<Located<AuthTable>>, generic: bool) -> Option<AuthSlot> {
-    let Some(Located { span, value: AuthTable { slot, header, parameter } }) = table else {
+    let Some(Located { span, value: AuthTable { slot, header, parameter }, .. }) = table else {
         if generic {
             return Some(AuthSlot::Bearer);
         }
