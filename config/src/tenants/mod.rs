@@ -180,6 +180,7 @@ impl<C: InForce> TenantFiles<C> {
     }
 
     /// Loads the tenants' files, the first and every later time; only what changed since is parsed.
+    #[expect(clippy::too_many_lines, reason = "one load, in the order in which it happens")]
     pub fn load<M: Into<C>>(
         &mut self,
         appliance: &Appliance,
