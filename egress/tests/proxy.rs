@@ -236,3 +236,29 @@ fn a_switch_on_a_connector_stops_its_connections_wherever_they_lead() {
     assert_eq!(origin.connections(), 0);
     assert_eq!(rig.record().connection.unwrap().as_str(), "conn_api", "a refused call says of which connection it was");
 }
+
+#[test]
+fn a_websocket_passes_and_ends_in_one_record() {
+    let origin = Origin::websocket();
+    let rig = Rig::start();
+    let mut client = rig.open();
+    let asked = format!(
+        "GET http://{0}/ws HTTP/1.1\r\nHost: {0}\r\n{1}Connection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        origin.name(),
+        rig.proof()
+    );
+    client.send(asked.as_bytes());
+    let head = client.read_head();
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    for field in ["connection: Upgrade", "upgrade: websocket", "sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="] {
+        assert!(head.contains(field), "no {field}: {head}");
+    }
+    client.send(b"frames");
+    assert_eq!(client.read(6), b"frames");
+    client.finish();
+    client.read_to_end();
+    let record = rig.record();
+    assert_eq!((&*record.outcome, record.status, record.sent_bytes, record.received_bytes), ("done", Some(101), 6, 6));
+    assert!(origin.seen().contains("sec-websocket-key"), "{}", origin.seen());
+}

@@ -1,6 +1,8 @@
 //! A switch of protocols (WebSocket): from here on a tunnel, with its bounds, its place in the list and its end at the
 //! end of the proof.
 
+use http::HeaderValue;
+use http::header::{CONNECTION, UPGRADE};
 use listen::{Raw, Reply, Takeover};
 use outbound::dial::Connect;
 
@@ -25,7 +27,7 @@ where
         node: &Snapshot,
         identified: Identified,
         authority: outbound::Authority,
-        head: http::response::Parts,
+        mut head: http::response::Parts,
         upgraded: Upgraded,
         kept: (Call, UnderWay),
         trace: &Trace,
@@ -47,6 +49,9 @@ where
             authority,
             exit: trace.record().exit,
         };
+        // They belong to one connection, and were taken out of the answer as such: to this one they are said anew.
+        head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        head.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         let open = self.parts.tunnels.open(about);
         let mut trace = trace.carry_on();
         Takeover::new(head.status, head.headers, move |raw: Raw| async move {

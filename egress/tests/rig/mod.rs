@@ -320,6 +320,23 @@ impl Origin {
         })
     }
 
+    /// Switches to `WebSocket`, then sends back whatever comes.
+    pub(crate) fn websocket() -> Self {
+        Self::with(|mut stream, seen| {
+            let Some((head, _)) = read_request(&mut stream) else { return };
+            seen.lock().unwrap().extend(head.as_bytes());
+            let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                            Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+            stream.write_all(switched.as_bytes()).unwrap();
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = stream.read(&mut bytes) {
+                if stream.write_all(&bytes[..read]).is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
     /// Answers each head with this.
     pub(crate) fn http(answer: &'static str) -> Self {
         Self::with(move |mut stream, seen| {
