@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use listen::Interrupted;
 use outbound::resolve::NotVetted;
 use outbound::{ErrorType, Refused, ResolveError};
 
@@ -35,6 +36,14 @@ impl No {
             send_state: SendState::NotSent,
             detail: detail.into(),
         }
+    }
+}
+
+impl No {
+    /// Waiting was given up while a request may have been on its way: nobody knows how much of it got there, so that it
+    /// is not said that nothing did.
+    pub(crate) fn while_sending(interrupted: Interrupted) -> Self {
+        Self { send_state: SendState::SentNoResponse, ..interrupted.into() }
     }
 }
 

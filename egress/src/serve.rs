@@ -72,9 +72,10 @@ where
         // 5. Out: what happens from here on, and how it ends, is in the record.
         let going = Going { node, identified, asked, judged, cleaned, call };
         match (door, entry) {
-            (Door::Connect, _) => self.tunnel(going, exchange, trace).await,
-            (Door::Absolute(_) | Door::Governed(_), None) => self.pass_on(going, exchange, trace).await,
             (_, Some(entry)) => self.call(&entry, going, exchange, trace).await,
+            (Door::Connect, None) => self.tunnel(going, exchange, trace).await,
+            (Door::Absolute(_), None) => self.pass_on(going, exchange, trace).await,
+            (Door::Governed(_), None) => Err(No::new(Refusal::Internal, "a governed call without a connection")),
         }
     }
 

@@ -262,3 +262,18 @@ fn a_websocket_passes_and_ends_in_one_record() {
     assert_eq!((&*record.outcome, record.status, record.sent_bytes, record.received_bytes), ("done", Some(101), 6, 6));
     assert!(origin.seen().contains("sec-websocket-key"), "{}", origin.seen());
 }
+
+#[test]
+fn a_caller_who_hangs_up_does_not_make_it_as_if_nothing_was_sent() {
+    let origin = Origin::silent();
+    let rig = Rig::start();
+    let mut client = rig.open();
+    client.send(
+        format!("POST http://{0}/ HTTP/1.1\r\nHost: {0}\r\n{1}Content-Length: 2\r\n\r\nhi", origin.name(), rig.proof())
+            .as_bytes(),
+    );
+    origin.await_bytes();
+    client.reset();
+    let record = rig.record();
+    assert_eq!((record.send_state, record.status), (tidegate_egress::SendState::SentNoResponse, None), "{record:?}");
+}

@@ -51,7 +51,7 @@ where
         };
         let under_way = trace.ends().metrics.begin(way);
         let sending = self.parts.forward.send(hop);
-        let mut answered = exchange.drive(sending).await??;
+        let mut answered = exchange.drive(sending).await.map_err(No::while_sending)??;
         trace.went(&answered.went);
         let version = answered.response.version();
         clean_response(answered.response.headers_mut());

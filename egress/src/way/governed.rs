@@ -57,7 +57,7 @@ where
         let under_way = trace.ends().metrics.begin(way);
         let mut judge = Judging { egress: self, node: &node, identified: &identified, entry, trace };
         let calling = governed::call(&self.parts.forward, &StaticCredentials, &mut judge, &node.names, governed);
-        let Called { result, hops, .. } = exchange.drive(Box::pin(calling)).await?;
+        let Called { result, hops, .. } = exchange.drive(Box::pin(calling)).await.map_err(No::while_sending)?;
         let mut answered: Answered = result?;
         if hops.len() > 1 {
             answered.response.headers_mut().insert(HOPS, hops_field(&hops));

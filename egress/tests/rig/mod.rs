@@ -230,6 +230,12 @@ impl Client {
         self.0.write_all(bytes).unwrap();
     }
 
+    /// Ends with a reset.
+    pub(crate) fn reset(self) {
+        rustix::net::sockopt::set_socket_linger(&self.0, Some(Duration::ZERO)).unwrap();
+        drop(self.0);
+    }
+
     pub(crate) fn finish(&self) {
         self.0.shutdown(Shutdown::Write).unwrap();
     }
@@ -318,6 +324,25 @@ impl Origin {
                 }
             }
         })
+    }
+
+    /// Reads, and never answers.
+    pub(crate) fn silent() -> Self {
+        Self::with(|mut stream, seen| {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = stream.read(&mut bytes) {
+                seen.lock().unwrap().extend(&bytes[..read]);
+            }
+        })
+    }
+
+    /// Returns when something has come.
+    pub(crate) fn await_bytes(&self) {
+        let began = std::time::Instant::now();
+        while self.bytes() == 0 {
+            assert!(began.elapsed() < PATIENCE, "nothing came");
+            std::thread::yield_now();
+        }
     }
 
     /// Switches to `WebSocket`, then sends back whatever comes.
