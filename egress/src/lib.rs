@@ -44,6 +44,6 @@ pub use policy::Policy;
 pub use record::{Record, Recorder, SendState, Times};
 pub use refusal::{Cause, Refusal};
 pub use settings::Settings;
-pub use snapshot::{DEFAULT_POOL, Snapshot};
+pub use snapshot::{DEFAULT_POOL, Snapshot, exit_of};
 pub use trace::Ends;
 pub use way::About;

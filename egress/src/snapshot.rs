@@ -48,10 +48,15 @@ impl Snapshot {
         let Some(addresses) = addresses else {
             return Err(No::new(Refusal::ExitUnavailable, format!("there is no exit pool {name}")));
         };
-        let mut hasher = DefaultHasher::new();
-        tenant.as_str().hash(&mut hasher);
-        let place = hasher.finish() % addresses.len() as u64;
-        let address = usize::try_from(place).ok().and_then(|place| addresses.get(place));
+        let address = exit_of(addresses, tenant);
         address.cloned().map(Exit::From).ok_or_else(|| No::new(Refusal::Internal, "a place beyond the pool's end"))
     }
+}
+
+/// Which of a pool's addresses is the tenant's.
+pub fn exit_of<'a, T>(addresses: &'a [T], tenant: &TenantId) -> Option<&'a T> {
+    let mut hasher = DefaultHasher::new();
+    tenant.as_str().hash(&mut hasher);
+    let place = hasher.finish().checked_rem(addresses.len() as u64)?;
+    addresses.get(usize::try_from(place).ok()?)
 }

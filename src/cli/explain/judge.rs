@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use domain::{Clock, ConnectionId, TenantId};
-use egress::policy::{Note, Ruling, is_unclear};
+use domain::{Clock, ConnectorId, TenantId};
+use egress::governed::{Connection, Connector};
+use egress::policy::{Note, Ruling};
 use egress::switches::Switch;
-use egress::{Asked, Caller, Identity, Refusal, Way};
+use egress::{Asked, Caller, DEFAULT_POOL, Identity, Refusal, Way, exit_of};
 use http::Method;
-use outbound::resolve::{CacheSettings, DnsSettings};
 use outbound::{
-    Authority, CachedResolver, DnsResolver, Host, Malformed, Refused, Resolve, ResolveError, Scheme, Target,
+    Authority, CachedResolver, DnsResolver, Host, Malformed, Opening, Refused, Resolve, ResolveError, Scheme, Target,
 };
 
 use super::super::args::{Answer, Explain};
@@ -55,7 +55,7 @@ pub(super) struct Judgement {
     pub(super) switch: Option<Switch>,
     pub(super) source: Option<Source>,
     pub(super) addresses: Vec<Judged>,
-    /// Name and addresses of the exit pool; none where the kernel chooses.
+    /// The exit pool and the tenant's address in it, in each family that it has; none where the kernel chooses.
     pub(super) exit: Option<(String, Vec<IpAddr>)>,
     pub(super) remarks: Vec<String>,
 }
@@ -118,39 +118,34 @@ impl Question {
         Ok(Self { tenant: args.tenant.clone(), role: args.role.clone(), target, way, method, answer })
     }
 
-    /// The one parser for every way in. A governed call's authority is its connection's own.
-    fn parse(&self, node: &Node) -> Result<Asked, No> {
+    /// The one parser for every way in, and the connector of a governed call, whose authority is its connection's own.
+    fn parse(&self, node: &Node) -> Result<(Asked, Option<ConnectorId>), No> {
         let malformed = |why: Malformed| No::refused(Refusal::TargetMalformed, &why);
         let asked = |scheme, authority, path_and_query: &str| {
             let (way, method) = (self.way, self.method.clone());
             Asked { way, method, scheme, authority, path_and_query: path_and_query.into() }
         };
         match self.way {
-            Way::Connect => Ok(asked(Scheme::Https, Authority::with_port(&self.target).map_err(malformed)?, "")),
+            Way::Connect => {
+                let authority = Authority::with_port(&self.target).map_err(malformed)?;
+                Ok((asked(Scheme::Https, authority, ""), None))
+            }
             Way::Absolute => {
                 let target = Target::parse(&self.target).map_err(malformed)?;
-                Ok(asked(target.scheme, target.authority, target.path_and_query))
+                Ok((asked(target.scheme, target.authority, target.path_and_query), None))
             }
             Way::Governed => {
-                let text = std::str::from_utf8(&self.target).map_err(|_| malformed(Malformed::NotAscii))?;
-                if text.bytes().any(|byte| !byte.is_ascii_graphic() || byte == b'#') {
-                    return Err(No::refused(Refusal::RequestMalformed, "the path has a byte that no path has"));
-                }
+                // What the listener's gate lets through.
+                let text = std::str::from_utf8(&self.target).ok();
+                let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+                let no_path = "the path has a byte that no path has";
+                let text = text.ok_or_else(|| No::refused(Refusal::RequestMalformed, no_path))?;
                 let rest = text.strip_prefix("/c/").unwrap_or_default();
-                let end = rest.find(['/', '?']).unwrap_or(rest.len());
-                let (id, path_and_query) = rest.split_at(end);
-                let path = path_and_query.split('?').next().unwrap_or_default();
-                if is_unclear(path) {
-                    return Err(No::refused(Refusal::RequestMalformed, "the path can be read in more than one way"));
-                }
-                let id = ConnectionId::parse(id).ok();
-                let out = node.tenants.get(&self.tenant).and_then(Option::as_ref);
-                let connection = out.and_then(|out| out.connections.iter().find(|own| id.as_ref() == Some(&own.id)));
-                let connection = connection.ok_or_else(|| {
-                    No::refused(Refusal::ConnectionUnknown, "the tenant has no connection of this id")
-                })?;
-                let path_and_query = format!("{}{path_and_query}", connection.base_path);
-                Ok(asked(Scheme::Https, connection.authority.clone(), &path_and_query))
+                let (id, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+                let connection = connection(node, id)?;
+                let asked = connection.ask(self.method.clone(), rest);
+                let asked = asked.map_err(|why| No::refused(Refusal::RequestMalformed, &why))?;
+                Ok((asked, Some(connection.connector_id().clone())))
             }
         }
     }
@@ -168,6 +163,30 @@ impl Question {
             until_unix_ms: None,
         }
     }
+}
+
+/// The tenant's connection of this id, made as serving makes it.
+fn connection(node: &Node, id: &str) -> Result<Connection, No> {
+    let unknown = || No::refused(Refusal::ConnectionUnknown, "the tenant has no connection of this id");
+    let egress = node.tenant.as_ref().and_then(|tenant| tenant.egress()).ok_or_else(unknown)?;
+    let written = egress.connections.iter().find(|own| own.id.as_str() == id).ok_or_else(unknown)?;
+    let manifest = node.catalogue.get(&written.connector).ok_or_else(unknown)?;
+    let faulty = |why: String| No::refused(Refusal::ConnectionUnknown, &why);
+    let connector = Connector::new(Arc::clone(manifest)).map_err(|fault| faulty(fault.to_string()))?;
+    let connection = Connection::new(written, egress.credential(written), &Arc::new(connector));
+    let connection = connection.map_err(|fault| faulty(fault.to_string()))?;
+    if !connection.is_usable() {
+        let why = "a secret that the connection's TLS is made of cannot be had now";
+        return Err(No::refused(Refusal::CredentialUnavailable, why));
+    }
+    Ok(connection)
+}
+
+/// A name that may be asked for.
+struct Named {
+    authority: Authority,
+    openings: Arc<[Opening]>,
+    pool: Option<Arc<str>>,
 }
 
 /// Why it does not go on.
@@ -230,8 +249,7 @@ async fn steps(
         Ok(name) => name,
         Err(no) => return Ok(Err(no)),
     };
-    let (asked, openings) = name;
-    let authority = &asked.authority;
+    let (authority, openings) = (&name.authority, &name.openings);
     let answer: Vec<IpAddr> = match (authority.host(), &question.answer) {
         (Host::Address(address), given) => {
             judgement.source = Some(Source::Literal);
@@ -254,7 +272,7 @@ async fn steps(
     };
     for address in &answer {
         let row = node.vetting.table.row(*address);
-        let judged = node.vetting.judge(authority, *address, &openings);
+        let judged = node.vetting.judge(authority, *address, openings);
         judgement.addresses.push(Judged {
             address: *address,
             prefix: row.prefix.to_string(),
@@ -263,23 +281,24 @@ async fn steps(
             refused: judged.err(),
         });
     }
-    Ok(node.vetting.vet(authority, &answer, &openings).map(|_| ()).map_err(No::from))
+    if let Err(refused) = node.vetting.vet(authority, &answer, openings) {
+        return Ok(Err(refused.into()));
+    }
+    Ok(exit(node, name.pool.as_deref(), &question.tenant).map(|exit| judgement.exit = exit))
 }
 
 /// Parse, switches, rules, and what the table says of the name.
-fn by_name(
-    node: &Node,
-    question: &Question,
-    judgement: &mut Judgement,
-) -> Result<(Asked, Arc<[outbound::Opening]>), No> {
-    let asked = question.parse(node)?;
+fn by_name(node: &Node, question: &Question, judgement: &mut Judgement) -> Result<Named, No> {
+    let (asked, of_connection) = question.parse(node)?;
     judgement.asked = Some(asked.clone());
     let (tenant, authority) = (&question.tenant, &asked.authority);
-    let connector = node.policy.connector(authority.host()).map(|found| &found.connector);
-    if let Some(switch) = node.switches.thrown(tenant, connector, authority, asked.way) {
-        let no = No::refused(Refusal::SwitchedOff, &switch);
-        judgement.switch = Some(switch);
-        return Err(no);
+    let of_host = node.policy.connector(authority.host()).map(|found| &found.connector);
+    for connector in [of_connection.as_ref(), of_host] {
+        if let Some(switch) = node.switches.thrown(tenant, connector, authority, asked.way) {
+            let no = No::refused(Refusal::SwitchedOff, &switch);
+            judgement.switch = Some(switch);
+            return Err(no);
+        }
     }
     let allowed = match node.policy.decide(&question.caller(), &asked, &mut judgement.notes) {
         Ok(allowed) => allowed,
@@ -292,36 +311,30 @@ fn by_name(
     };
     judgement.by = Some(allowed.by);
     judgement.reported = allowed.reported;
-    judgement.exit = exit(node, allowed.pool.as_deref());
     node.vetting.judge_name(authority, &allowed.openings)?;
-    Ok((asked, allowed.openings))
+    Ok(Named { authority: asked.authority, openings: allowed.openings, pool: allowed.pool })
 }
 
-fn exit(node: &Node, pool: Option<&str>) -> Option<(String, Vec<IpAddr>)> {
+/// The pool and the tenant's own address in it; none where the kernel chooses.
+fn exit(node: &Node, pool: Option<&str>, tenant: &TenantId) -> Result<Option<(String, Vec<IpAddr>)>, No> {
     let pools = &node.appliance.egress.pool;
     if pools.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let name = pool.unwrap_or("default");
+    let name = pool.unwrap_or(DEFAULT_POOL);
     let found = pools.iter().find(|pool| pool.name.value == name);
-    let addresses = found.into_iter().flat_map(|pool| &pool.addresses);
-    let addresses = addresses.flat_map(|exit| [exit.value.v4.map(IpAddr::V4), exit.value.v6.map(IpAddr::V6)]);
-    Some((name.to_owned(), addresses.flatten().collect()))
+    let address = found.and_then(|pool| exit_of(&pool.addresses, tenant)).map(|address| address.value);
+    let none = || No::refused(Refusal::ExitUnavailable, &format_args!("there is no exit pool {name}"));
+    let address = address.ok_or_else(none)?;
+    let both = [address.v4.map(IpAddr::V4), address.v6.map(IpAddr::V6)];
+    Ok(Some((name.to_owned(), both.into_iter().flatten().collect())))
 }
 
 fn resolver(node: &Node, clock: Arc<dyn Clock>) -> Outcome<CachedResolver<DnsResolver>> {
     let dns = &node.appliance.egress.dns;
-    let next = "give what DNS would answer with --answer";
-    if dns.servers.is_empty() {
-        return Err(Failure::failed("no DNS server is named in egress.dns.servers", next));
-    }
-    let settings = DnsSettings {
-        servers: dns.servers.clone(),
-        attempt_timeout: dns.attempt_timeout,
-        retries: usize::from(dns.attempts).saturating_sub(1),
-        timeout: dns.timeout,
-        lookups_max: dns.lookups_max as usize,
-    };
+    let next = "say what DNS would answer with --answer";
+    let system = dns.servers_or_system().map_err(|fault| Failure::failed(fault, next))?;
+    let (settings, cache) = egress::settings::dns(dns, &system);
     let resolver = DnsResolver::new(&settings).map_err(|fault| Failure::failed(fault, next))?;
-    Ok(CachedResolver::new(resolver, CacheSettings::default(), clock))
+    Ok(CachedResolver::new(resolver, cache, clock))
 }

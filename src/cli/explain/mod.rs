@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{Appliance, Fault, TenantFiles};
+use config::connector::Catalogue;
+use config::{Appliance, Fault, Tenant, TenantFiles};
 use domain::TenantId;
 use domain::text::Untrusted;
 use egress::Policy;
@@ -27,7 +28,9 @@ use judge::{Judgement, Verdict};
 struct Node {
     appliance: Appliance,
     policy: Policy,
-    tenants: HashMap<TenantId, Option<Arc<TenantOut>>>,
+    /// Whose call it is; none where there is no such tenant.
+    tenant: Option<Arc<Tenant>>,
+    catalogue: Catalogue,
     vetting: outbound::Rules,
     switches: Switches,
 }
@@ -63,7 +66,7 @@ impl Node {
         if config::has_errors(&faults) {
             return Err(faulty(path, &faults));
         }
-        let mut tenants = HashMap::new();
+        let mut tenants: HashMap<TenantId, Option<Arc<TenantOut>>> = HashMap::new();
         let load: config::TenantsLoad =
             TenantFiles::without_state().load(&appliance, shell.environment, &mut |tenant| {
                 let (out, faults) = compiled.tenant(&tenant);
@@ -72,11 +75,11 @@ impl Node {
                 }
                 (Some(tenant), faults)
             });
-        let in_force = load.tenants.iter().any(|tenant| tenant.id == *asked);
-        tenants.retain(|id, _| *id != *asked || in_force);
+        let tenant = load.tenants.into_iter().find(|tenant| tenant.id == *asked);
+        tenants.retain(|id, _| id != asked || tenant.is_some());
         let its_file = appliance.tenants.directory.join(format!("{asked}.toml"));
         let its_faults: Vec<Fault> = load.faults.into_iter().filter(|fault| fault.file == its_file).collect();
-        if !in_force && config::has_errors(&its_faults) {
+        if tenant.is_none() && config::has_errors(&its_faults) {
             return Err(faulty(path, &its_faults));
         }
         let interfaces = outbound::interface_addresses().map_err(|error| {
@@ -90,7 +93,8 @@ impl Node {
             policy: compiled.policy(tenants.iter().map(|(id, out)| (id, out.as_ref()))),
             vetting: compiled.vetting(compile::own(&appliance, interfaces)),
             appliance,
-            tenants,
+            tenant,
+            catalogue,
             switches,
         })
     }

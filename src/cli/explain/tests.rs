@@ -39,7 +39,7 @@ deny = ["*.partner.com"]
 
 [[egress.pool]]
 name = "default"
-addresses = [{ v4 = "192.0.2.1" }, { v4 = "192.0.2.2", v6 = "2001:db8::2" }]
+addresses = [{ v4 = "192.0.2.2", v6 = "2001:db8::2" }]
 
 [[egress.opening]]
 host = "db.internal"
@@ -88,7 +88,7 @@ fn a_yes_says_why() {
             "rule | tenant allow: *.example.com (tenants/acme.toml:5)",
             "would refuse | tenant deny: *.example.com (tenants/acme.toml:8)",
             "addresses | given",
-            "exit | pool default: 192.0.2.1, 192.0.2.2, 2001:db8::2",
+            "exit | pool default: 192.0.2.2, 2001:db8::2",
             "",
             "ADDRESS | ROW | WHAT | VERDICT",
             "93.184.216.34 | 0.0.0.0/0 | everything else | public",
@@ -205,6 +205,20 @@ fn a_switch_is_seen_before_every_rule() {
     let ran = explain(&files, "a.com:443", &["--json"]);
     assert_eq!((ran.exit, json(&ran)["code"].as_str()), (Exit::No, Some("switched-off")));
     assert_eq!(json(&ran)["switch"]["reason"], "INC-1");
+}
+
+/// The generic connector's hosts are each connection's own: the switch is found by the connection.
+#[test]
+fn a_connectors_switch_is_seen_wherever_its_connection_leads() {
+    let connection = "[[connection]]\nid = \"c\"\nconnector = \"http\"\nbase_url = \"https://own.example.org/base\"\n";
+    let files = node("[egress]\n", connection);
+    let ran = explain(&files, "/c/c/x", &["--answer", PUBLIC, "--json"]);
+    assert_eq!((ran.exit, &json(&ran)["path"]), (Exit::Yes, &"/base/x".into()), "{}{}", ran.answer, ran.remarks);
+    let config = files.config();
+    let off = ["egress", "switch", "off", "--connector", "http", "--config", config.to_str().unwrap()];
+    assert_eq!(run_os(off.map(Into::into)).exit, Exit::Yes);
+    let ran = explain(&files, "/c/c/x", &["--answer", PUBLIC, "--json"]);
+    assert_eq!(json(&ran)["code"], "switched-off");
 }
 
 #[test]
