@@ -341,27 +341,3 @@ fn forgeries_cost_their_source_further_checks_and_nobody_else() {
     assert_eq!(from("10.0.0.9", &good), Ok(()), "what is cached needs no check");
     assert_eq!(from("10.0.0.8", &fresh), Ok(()));
 }
-
-/// Not a bound that a loaded machine could fail by: the check of a signature alone takes ten times as long.
-#[test]
-#[ignore = "prints times; run it with --release --nocapture --ignored"]
-fn how_long_it_takes() {
-    let node = Node::new(settings());
-    let token = minted(&NewGrant { run: Some("run_0123456789".into()), ..new_grant() });
-    let real = domain::SystemClock::new();
-    let time = |what: &str, times: u32, call: &mut dyn FnMut()| {
-        let start = real.monotonic();
-        for _ in 0..times {
-            call();
-        }
-        println!("{what}: {:?}", real.monotonic().saturating_sub(start) / times);
-    };
-    let value = [b"Bearer ", &token[..]].concat();
-    let fields = [("host", &b"a.example"[..]), ("proxy-authorization", &value)];
-    let ask = || node.callers.identify(super::super::presented::of_proxy_request(fields), &local()).unwrap();
-    time(&format!("cached, {} bytes", token.len()), 1_000_000, &mut || drop(ask()));
-    time("not cached", 10_000, &mut || {
-        node.callers.cache.clear();
-        drop(ask());
-    });
-}
