@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http::{HeaderMap, Method, Response};
 use listen::{Answer, Exchange, Form, Handler, Head, Interrupted, Reply, Streamed};
 use outbound::dial::Connect;
 use outbound::{Authority, Scheme, Target};
@@ -12,6 +12,7 @@ use outbound::{Authority, Scheme, Target};
 use crate::answer::Told;
 use crate::caller::{Arrival, Identified, Tls, Unproved, presented};
 use crate::connections::Entry;
+use crate::forward::headers::{self, HeaderFault};
 use crate::no::No;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
@@ -208,20 +209,13 @@ fn answer(response: Response<Bytes>) -> Answer {
     answer
 }
 
-/// The fields as HTTP's own type: the gate saw that every name is a token and every value one that can be sent.
-pub(crate) fn fields_of(head: &Head) -> HeaderMap {
-    let fields = head.headers();
-    let mut map = HeaderMap::with_capacity(fields.len());
-    for (name, value) in fields {
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
-            map.append(name, value);
-        }
-    }
+/// The fields, of which one that names this proxy says nothing of what is called.
+pub(crate) fn fields_of(head: &Head) -> Result<HeaderMap, HeaderFault> {
+    let mut fields = headers::gather(head.headers())?;
     if head.form() == Form::Origin {
-        // It names this proxy, and not what is called.
-        map.remove(http::header::HOST);
+        fields.remove(http::header::HOST);
     }
-    map
+    Ok(fields)
 }
 
 /// The version that a request came in.

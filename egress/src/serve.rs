@@ -62,7 +62,7 @@ where
         trace.asks(&asked);
 
         // 3. What of it may travel, and has it been here before? And is there room for one more of this caller?
-        let cleaned = headers::clean_request(fields_of(exchange.head()), &asked, &node.names)?;
+        let cleaned = headers::clean_request(fields_of(exchange.head())?, &asked, &node.names)?;
         let call = self.parts.calls.begin(&identified.caller, &node.settings.calls_max)?;
 
         // 4. May it go there, and by which address? A caller who hangs up meanwhile stops the asking.
