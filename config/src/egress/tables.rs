@@ -35,7 +35,7 @@ settings! {
             "Without it, the one named `default`.";
         /// Whether the TLS greeting inside of a tunnel has to name the destination: `require`, or `allow-absent` where it may name none.
         sni: Option<SniRule> = None, Maybe(sni()), live,
-            "`require`: every usual client names it, and what names another is refused either way. A tunnel to an address needs `allow-absent`.";
+            "`require`: every usual client names it, and what names another is refused either way. In a tunnel to an address there is no name to be named.";
         /// Roles: callers of the tenant that may go elsewhere.
         role: Vec<Located<RoleTable>> = Vec::new(), List(Placed(Table), 0..=256), live, "";
         /// Static tokens, for callers that cannot be given grants.
