@@ -20,10 +20,11 @@ use config::{Appliance, AtLine, Fault, Tenant, TenantEgress};
 use domain::{ConnectorId, TenantId};
 use outbound::{AddressTable, HostPattern, Nat64Prefix, Opening, Own};
 
+use crate::governed::Connector;
 use crate::policy::{ConnectorHost, Everybody, HostIndex, Mode, Place, Policy, RolePolicy, Rule, Rules, TenantPolicy};
 use rules::RuleFile;
 
-pub use connections::Connection;
+pub use connections::Written;
 
 /// The appliance's file, compiled.
 #[derive(Debug)]
@@ -38,24 +39,13 @@ pub struct Compiled {
     bare: Arc<TenantPolicy>,
 }
 
-/// A connector, with its hosts judged.
-#[derive(Debug)]
-pub struct Connector {
-    /// Everything else of it.
-    pub manifest: Arc<Manifest>,
-    /// Where its connections may be to, and where their credentials go. Empty for the generic one.
-    pub hosts: Box<[HostPattern]>,
-    /// Where redirects may lead besides, without a credential.
-    pub redirect_hosts: Box<[HostPattern]>,
-}
-
 /// One tenant's file, compiled.
 #[derive(Debug)]
 pub struct TenantOut {
     /// Its rules.
     pub policy: Arc<TenantPolicy>,
     /// Its connections, in the order of the file.
-    pub connections: Box<[Connection]>,
+    pub connections: Box<[Written]>,
 }
 
 #[derive(Debug)]
@@ -116,10 +106,10 @@ impl Compiled {
         let deny = rules.list(&egress.deny, "egress.deny", &mut say);
         let connectors = compile_connectors(appliance, catalogue, &mut faults);
         let hosts = connectors.values().flat_map(|connector| {
-            connector.hosts.iter().map(|hosts| ConnectorHost {
+            connector.hosts().iter().map(|hosts| ConnectorHost {
                 hosts: hosts.clone(),
-                connector: connector.manifest.connector.clone(),
-                takes_tunnels: connector.manifest.tunnel,
+                connector: connector.manifest().connector.clone(),
+                takes_tunnels: connector.manifest().tunnel,
             })
         });
         let everybody = Everybody {
@@ -165,7 +155,7 @@ impl Compiled {
         &self,
         egress: &TenantEgress,
         opened: &[TenantOpening],
-        connections: &[Connection],
+        connections: &[Written],
         tenant: &Tenant,
         file: &Path,
         faults: &mut Vec<Fault>,
@@ -255,11 +245,8 @@ fn compile_connectors(
             });
             judged.collect()
         };
-        let connector = Connector {
-            hosts: hosts(&manifest.hosts, "hosts"),
-            redirect_hosts: hosts(&manifest.redirects.hosts, "redirects.hosts"),
-            manifest: Arc::clone(manifest),
-        };
+        let (own, elsewhere) = (hosts(&manifest.hosts, "hosts"), hosts(&manifest.redirects.hosts, "redirects.hosts"));
+        let connector = Connector::of(Arc::clone(manifest), own, elsewhere);
         connectors.insert(manifest.connector.clone(), Arc::new(connector));
     }
     connectors

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use config::{Appliance, Fault, Tenant};
-use domain::{Clock, ConnectorId, TenantId};
+use domain::{Clock, TenantId};
 use egress::caller::{CallerSettings, Revocations};
-use egress::compile::{self, Compiled, TenantOut};
+use egress::compile::{self, Compiled, TenantOut, Written};
 use egress::forward::Forward;
 use egress::forward::headers::Names;
-use egress::governed::{Connection, Connector};
 use egress::metrics::Metrics;
 use egress::switches::Switches;
 use egress::{
@@ -260,8 +259,7 @@ impl Loader {
             let exits = pool.addresses.iter().map(|address| settings::exit(&address.value, pool.freebind));
             (pool.name.value.as_str().into(), exits.collect())
         });
-        let connections: Vec<(TenantId, Entry)> =
-            self.connections(appliance, tenants.clone().map(|(tenant, _)| tenant), &mut faults);
+        let connections: Vec<(TenantId, Entry)> = self.connections(tenants.clone(), &mut faults);
         let names = match Names::new(&appliance.egress.name, None) {
             Ok(names) => names,
             Err(fault) => {
@@ -286,33 +284,21 @@ impl Loader {
 }
 
 impl Loader {
-    /// Every connection with its credential. One that cannot be made is told of and is not there.
+    /// Every connection, with TLS of its own where it has some. One whose TLS cannot be made is told of and is not there.
     fn connections<'t>(
         &self,
-        appliance: &Appliance,
-        tenants: impl Iterator<Item = &'t Tenant>,
+        tenants: impl Iterator<Item = (&'t Tenant, Option<&'t Arc<TenantOut>>)>,
         faults: &mut Vec<Fault>,
     ) -> Vec<(TenantId, Entry)> {
-        let (catalogue, _) = compile::catalogue(appliance);
-        let Some(catalogue) = catalogue else { return Vec::new() };
-        let connectors = catalogue.manifests().filter_map(|manifest| {
-            // What is no host was told of where the file was compiled.
-            let connector = Connector::new(Arc::clone(manifest)).ok()?;
-            Some((manifest.connector.clone(), Arc::new(connector)))
-        });
-        let connectors: HashMap<ConnectorId, Arc<Connector>> = connectors.collect();
         let mut entries = Vec::new();
-        for tenant in tenants {
-            let Some(egress) = tenant.egress() else { continue };
-            for written in &egress.connections {
-                let Some(connector) = connectors.get(&written.connector) else { continue };
-                let made =
-                    Connection::new(written, egress.credential(written), connector).map_err(|fault| fault.to_string());
-                let entry = made
-                    .and_then(|connection| Ok(Entry { connection: Arc::new(connection), tls: self.own_tls(written)? }));
-                match entry {
-                    Ok(entry) => entries.push((tenant.id.clone(), entry)),
-                    Err(why) => faults.push(tenant.fault(written.line, format!("connection.{}", written.id), why)),
+        for (tenant, out) in tenants {
+            for Written { connection, line } in out.into_iter().flat_map(|out| &out.connections) {
+                let written = tenant
+                    .egress()
+                    .and_then(|egress| egress.connections.iter().find(|written| written.id == *connection.id()));
+                match written.map_or(Ok(None), |written| self.own_tls(written)) {
+                    Ok(tls) => entries.push((tenant.id.clone(), Entry { connection: Arc::clone(connection), tls })),
+                    Err(why) => faults.push(tenant.fault(*line, format!("connection.{}", connection.id()), why)),
                 }
             }
         }

@@ -4,26 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use config::{Fault, Tenant, TenantEgress};
-use domain::{ConnectionId, ConnectorId};
-use outbound::{Authority, Host, HostPattern, Scheme, Target};
+use domain::ConnectorId;
+use outbound::{Host, HostPattern, Scheme, Target};
 
-use super::Connector;
 use super::rules::RuleFile;
+use crate::governed::{Connection, Connector};
 use crate::policy::{Everybody, Mode, Place, Rule, Rules, TenantPolicy};
 
-/// A tenant's account at a provider, as calls use it. Its credential and its TLS are where configuration has them: at the
-/// same id.
+/// A connection as calls use it, and where it is written.
 #[derive(Debug, Clone)]
-pub struct Connection {
-    /// In `/c/{connection}/…`.
-    pub id: ConnectionId,
-    /// What all connections to this provider share.
-    pub connector: Arc<Connector>,
-    /// Where its calls go.
-    pub authority: Authority,
-    /// What stands before a call's path: empty, or `/…` without a slash at its end.
-    pub base_path: Box<str>,
-    /// Where it is written.
+pub struct Written {
+    /// With its credential.
+    pub connection: Arc<Connection>,
+    /// Counted from 1.
     pub line: u32,
 }
 
@@ -35,7 +28,7 @@ pub(super) fn compile(
     connectors: &BTreeMap<ConnectorId, Arc<Connector>>,
     tenant: &Tenant,
     faults: &mut Vec<Fault>,
-) -> Box<[Connection]> {
+) -> Box<[Written]> {
     let compiled = egress.connections.iter().filter_map(|written| {
         let mut say = |key: &str, message: String| {
             faults.push(tenant.fault(written.line, format!("connection.{}.{key}", written.id), message));
@@ -44,14 +37,12 @@ pub(super) fn compile(
             say("connector", unknown(&written.connector, connectors));
             return None;
         };
-        match place(&written.base_url, connector) {
-            Ok((authority, base_path)) => Some(Connection {
-                id: written.id.clone(),
-                connector: Arc::clone(connector),
-                authority,
-                base_path: base_path.into(),
-                line: written.line,
-            }),
+        let made = check(&written.base_url, connector).and_then(|()| {
+            let made = Connection::new(written, egress.credential(written), connector);
+            made.map_err(|fault| fault.to_string())
+        });
+        match made {
+            Ok(connection) => Some(Written { connection: Arc::new(connection), line: written.line }),
             Err(fault) => {
                 say("base_url", fault);
                 None
@@ -61,18 +52,19 @@ pub(super) fn compile(
     compiled.collect()
 }
 
-fn place<'u>(base_url: &'u str, connector: &Connector) -> Result<(Authority, &'u str), String> {
+/// What can be said in more words than the connection itself has.
+fn check(base_url: &str, connector: &Connector) -> Result<(), String> {
     let target = Target::parse(base_url).map_err(|fault| format!("\"{base_url}\" is no destination: {fault}"))?;
     if target.scheme != Scheme::Https {
         return Err(format!("\"{base_url}\" is not https://, and a credential never goes out in the open"));
     }
     let host = target.authority.host();
-    if !connector.manifest.is_generic() && !connector.hosts.iter().any(|pattern| pattern.covers(host)) {
-        let known: Vec<String> = connector.hosts.iter().map(ToString::to_string).collect();
-        let (name, known) = (&connector.manifest.connector, known.join(", "));
+    if !connector.manifest().is_generic() && !connector.hosts().iter().any(|pattern| pattern.covers(host)) {
+        let known: Vec<String> = connector.hosts().iter().map(ToString::to_string).collect();
+        let (name, known) = (&connector.manifest().connector, known.join(", "));
         return Err(format!("{host} is no host of the connector {name}, whose credential it would be sent: {known}"));
     }
-    Ok((target.authority, target.path_and_query))
+    Ok(())
 }
 
 fn unknown(connector: &ConnectorId, connectors: &BTreeMap<ConnectorId, Arc<Connector>>) -> String {
@@ -84,17 +76,17 @@ fn unknown(connector: &ConnectorId, connectors: &BTreeMap<ConnectorId, Arc<Conne
     )
 }
 
-impl Connection {
+impl Written {
     /// The hosts that its calls lead to: its own, and where redirects are followed.
     pub(super) fn rules(&self, file: &RuleFile) -> impl Iterator<Item = Arc<Rule>> {
-        let manifest = &self.connector.manifest;
-        let own = std::iter::once((HostPattern::Exactly(self.authority.host().clone()), self.authority.port()));
-        let followed =
-            manifest.redirects.follow.then(|| self.connector.hosts.iter().chain(&self.connector.redirect_hosts));
+        let (authority, connector) = (self.connection.authority(), self.connection.connector());
+        let own = std::iter::once((HostPattern::Exactly(authority.host().clone()), authority.port()));
+        let follows = connector.manifest().redirects.follow;
+        let followed = follows.then(|| connector.hosts().iter().chain(connector.elsewhere()));
         let followed = followed.into_iter().flatten().map(|hosts| (hosts.clone(), HTTPS_PORT));
         own.chain(followed).map(|(hosts, port)| {
             let place = Place { file: Arc::clone(&file.file), line: self.line };
-            let name = Some(self.id.as_str().into());
+            let name = Some(self.connection.id().as_str().into());
             Arc::new(Rule { name, place: Some(place), ports: Some([port].into()), ..Rule::hosts(hosts) })
         })
     }
@@ -102,18 +94,18 @@ impl Connection {
 
 /// Says which connections no call can be made of: somebody wrote them to be used.
 pub(super) fn warn_of_denied(
-    connections: &[Connection],
+    connections: &[Written],
     everybody: &Everybody,
     policy: &TenantPolicy,
     tenant: &Tenant,
     faults: &mut Vec<Fault>,
 ) {
-    for connection in connections {
-        let (host, port) = (connection.authority.host(), connection.authority.port());
+    for Written { connection, line } in connections {
+        let (host, port) = (connection.authority().host(), connection.authority().port());
         if let Some(rule) = denial(&everybody.deny, host, port).or_else(|| denial(&policy.deny, host, port)) {
             let message = format!("cannot be called: {host} is denied by {rule}");
-            let key = format!("connection.{}", connection.id);
-            faults.push(Fault::warning(tenant.file(), key, message).at(connection.line));
+            let key = format!("connection.{}", connection.id());
+            faults.push(Fault::warning(tenant.file(), key, message).at(*line));
         }
     }
 }

@@ -143,8 +143,9 @@ fn what_is_written_is_what_is_decided() {
     ] {
         assert_eq!(decided(&compiled, Some(&out), role, asked), expected, "{role:?} {asked}");
     }
-    let own = &out.connections[1];
-    assert_eq!((own.authority.to_string().as_str(), &*own.base_path), ("own.example.org:8443", "/base"));
+    let own = &out.connections[1].connection;
+    let asked = own.ask(http::Method::GET, "/x").unwrap();
+    assert_eq!((asked.authority.to_string().as_str(), asked.path()), ("own.example.org:8443", "/base/x"));
     let openings = |role: &RolePolicy| role.openings.len();
     assert_eq!((openings(&out.policy.own), openings(&out.policy.roles["build"])), (0, 1));
 }

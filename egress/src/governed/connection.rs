@@ -86,6 +86,16 @@ impl Connector {
         Ok(Self { manifest, hosts, elsewhere })
     }
 
+    /// Of hosts that were judged already.
+    pub(crate) fn of(manifest: Arc<Manifest>, hosts: Box<[HostPattern]>, elsewhere: Box<[HostPattern]>) -> Self {
+        Self { manifest, hosts, elsewhere }
+    }
+
+    /// Where redirects may lead beside its own hosts, without a credential.
+    pub fn elsewhere(&self) -> &[HostPattern] {
+        &self.elsewhere
+    }
+
     /// What it says.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use domain::{Clock, ConnectorId, TenantId};
-use egress::governed::{Connection, Connector};
+use egress::governed::Connection;
 use egress::policy::{Note, Ruling};
 use egress::switches::Switch;
 use egress::{Asked, Caller, DEFAULT_POOL, Identity, Refusal, Way, exit_of};
@@ -165,16 +165,12 @@ impl Question {
     }
 }
 
-/// The tenant's connection of this id, made as serving makes it.
-fn connection(node: &Node, id: &str) -> Result<Connection, No> {
+/// The tenant's connection of this id, as serving has it.
+fn connection<'n>(node: &'n Node, id: &str) -> Result<&'n Connection, No> {
+    let its = node.out.iter().flat_map(|out| &out.connections);
+    let found = its.map(|written| &*written.connection).find(|connection| connection.id().as_str() == id);
     let unknown = || No::refused(Refusal::ConnectionUnknown, "the tenant has no connection of this id");
-    let egress = node.tenant.as_ref().and_then(|tenant| tenant.egress()).ok_or_else(unknown)?;
-    let written = egress.connections.iter().find(|own| own.id.as_str() == id).ok_or_else(unknown)?;
-    let manifest = node.catalogue.get(&written.connector).ok_or_else(unknown)?;
-    let faulty = |why: String| No::refused(Refusal::ConnectionUnknown, &why);
-    let connector = Connector::new(Arc::clone(manifest)).map_err(|fault| faulty(fault.to_string()))?;
-    let connection = Connection::new(written, egress.credential(written), &Arc::new(connector));
-    let connection = connection.map_err(|fault| faulty(fault.to_string()))?;
+    let connection = found.ok_or_else(unknown)?;
     if !connection.is_usable() {
         let why = "a secret that the connection's TLS is made of cannot be had now";
         return Err(No::refused(Refusal::CredentialUnavailable, why));

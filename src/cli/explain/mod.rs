@@ -10,8 +10,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use config::connector::Catalogue;
-use config::{Appliance, Fault, Tenant, TenantFiles};
+use config::{Appliance, Fault, TenantFiles};
 use domain::TenantId;
 use domain::text::Untrusted;
 use egress::Policy;
@@ -28,9 +27,8 @@ use judge::{Judgement, Verdict};
 struct Node {
     appliance: Appliance,
     policy: Policy,
-    /// Whose call it is; none where there is no such tenant.
-    tenant: Option<Arc<Tenant>>,
-    catalogue: Catalogue,
+    /// What of the tenant's file is about calls.
+    out: Option<Arc<TenantOut>>,
     vetting: outbound::Rules,
     switches: Switches,
 }
@@ -89,12 +87,12 @@ impl Node {
             let next = "a node with this file does not start: nobody would know what has to be off";
             Failure::failed(Untrusted::with_limit(fault.to_string().as_bytes(), 1024), next)
         })?;
+        let out = tenants.get(asked).cloned().flatten();
         Ok(Self {
             policy: compiled.policy(tenants.iter().map(|(id, out)| (id, out.as_ref()))),
             vetting: compiled.vetting(compile::own(&appliance, interfaces)),
             appliance,
-            tenant,
-            catalogue,
+            out,
             switches,
         })
     }
