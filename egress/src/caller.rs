@@ -46,7 +46,7 @@ pub use key::{KeyFault, PublicKey, SigningKey};
 pub use mint::{Minted, NewGrant};
 pub use presented::{Presented, Slot};
 pub use revocation::file::{FILE_NAME as REVOCATIONS_FILE, RevocationFault, revoke, revoked};
-pub use revocation::node::{LOOK_EVERY, Revocations};
+pub use revocation::node::Revocations;
 pub use revocation::{REVOKED_MS_MIN, Revocation, Revoked, Until};
 pub use token::{TOKEN_PREFIX, TokenEntry, TokenHash, new_token};
 pub use unproved::{GrantFault, Unproved};

@@ -12,7 +12,6 @@ pub mod file;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use domain::{ConnectorId, TenantId};
@@ -21,10 +20,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::Way;
+use crate::looking::keep_looking;
 use file::{SwitchesFault, Version};
-
-/// How often the file is looked at.
-pub const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// What is off.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -153,17 +150,9 @@ impl Switches {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).fault.clone()
     }
 
-    /// Looks at the file for ever, every [`LOOK_EVERY`].
+    /// Looks at the file for ever, every [`LOOK_EVERY`](crate::LOOK_EVERY).
     pub async fn keep_looking(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(LOOK_EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let this = Arc::clone(&self);
-            if let Err(error) = tokio::task::spawn_blocking(move || this.look()).await {
-                tracing::error!(%error, "looking for switches failed");
-            }
-        }
+        keep_looking(self, "kill switches", Self::look).await;
     }
 
     /// Looks once: reads the file again if it is another one.

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use domain::Clock;
@@ -11,10 +10,7 @@ use tokio::sync::watch;
 use super::List;
 use super::file::{self, Contents, RevocationFault, Version};
 use crate::caller::Caller;
-
-/// How often the file is looked at. A revocation is in force within a second of being written; this leaves most of it
-/// for a slow disk.
-pub const LOOK_EVERY: Duration = Duration::from_millis(250);
+use crate::looking::keep_looking;
 
 /// The revocations that are in force on this node.
 ///
@@ -96,18 +92,9 @@ impl Revocations {
         self.list.load().len()
     }
 
-    /// Looks at the file for ever, every [`LOOK_EVERY`]. Dropped when the node stops.
+    /// Looks at the file for ever, every [`LOOK_EVERY`](crate::LOOK_EVERY). Dropped when the node stops.
     pub async fn keep_looking(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(LOOK_EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let this = Arc::clone(&self);
-            // A disk may take its time; the runtime's threads have calls to serve.
-            if let Err(error) = tokio::task::spawn_blocking(move || this.look()).await {
-                tracing::error!(%error, "looking for revocations failed");
-            }
-        }
+        keep_looking(self, "revocations", Self::look).await;
     }
 
     /// Looks once: reads the file again if it is another one.
@@ -167,6 +154,8 @@ fn which(path: &Path) -> Result<Which, RevocationFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use std::fs;
 
     use domain::{ManualClock, TenantId};
