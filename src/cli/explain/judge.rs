@@ -319,7 +319,10 @@ fn exit(node: &Node, pool: Option<&str>, tenant: &TenantId) -> Result<Option<(St
     }
     let name = pool.unwrap_or(DEFAULT_POOL);
     let found = pools.iter().find(|pool| pool.name.value == name);
-    let address = found.and_then(|pool| exit_of(&pool.addresses, tenant)).map(|address| address.value);
+    let address = found.and_then(|pool| {
+        let place = exit_of(pool.addresses.iter().map(|address| (address.value.v4, address.value.v6)), tenant)?;
+        pool.addresses.get(place).map(|address| address.value)
+    });
     let none = || No::refused(Refusal::ExitUnavailable, &format_args!("there is no exit pool {name}"));
     let address = address.ok_or_else(none)?;
     let both = [address.v4.map(IpAddr::V4), address.v6.map(IpAddr::V6)];
