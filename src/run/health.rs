@@ -6,19 +6,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use eventlog::EventLog;
 use prometheus_client::registry::Registry;
 
-use super::egress_log::EgressLog;
-
 /// State that the admin listener reads and others write.
 #[derive(Debug)]
 pub(crate) struct Health {
     registry: Registry,
     /// None where this node takes no deliveries.
     log: Option<Arc<dyn EventLog>>,
-    /// None where no calls go out here.
-    egress: Option<Arc<EgressLog>>,
+    /// What else can be wrong, asked each time: sentences, of which there are none while all is well.
+    alarms: Alarms,
     draining: AtomicBool,
     /// Why the configuration that is served is not the one in the files; empty while it is.
     degraded: Mutex<Vec<String>>,
+}
+
+/// Says what is wrong with one part of the node.
+pub(crate) type Alarm = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+
+#[derive(Default)]
+struct Alarms(Vec<Alarm>);
+
+impl std::fmt::Debug for Alarms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} alarms", self.0.len())
+    }
 }
 
 /// As many of each kind as somebody reads before asking the command that says all.
@@ -26,12 +36,12 @@ const REASONS_SHOWN: usize = 20;
 
 impl Health {
     pub(crate) fn new(registry: Registry, log: Option<Arc<dyn EventLog>>) -> Self {
-        Self { registry, log, egress: None, draining: AtomicBool::new(false), degraded: Mutex::default() }
+        Self { registry, log, alarms: Alarms::default(), draining: AtomicBool::new(false), degraded: Mutex::default() }
     }
 
-    /// Tells also what is wrong with the decision records of calls.
-    pub(crate) fn with_egress_log(self, egress: Arc<EgressLog>) -> Self {
-        Self { egress: Some(egress), ..self }
+    /// Tells also what these say.
+    pub(crate) fn with_alarms(self, alarms: Vec<Alarm>) -> Self {
+        Self { alarms: Alarms(alarms), ..self }
     }
 
     pub(crate) fn set_draining(&self) {
@@ -65,8 +75,8 @@ impl Health {
         let damage = lanes.iter().flat_map(|lane| {
             lane.damage.iter().map(move |damage| format!("damage: log {}/{}: {damage}", lane.class, lane.shard))
         });
-        let records = self.egress.as_ref().map(|egress| egress.alarms()).unwrap_or_default();
-        (true, state(&reasons, &damage.collect::<Vec<_>>(), &records))
+        let alarms: Vec<String> = self.alarms.0.iter().flat_map(|alarm| alarm()).collect();
+        (true, state(&reasons, &damage.collect::<Vec<_>>(), &alarms))
     }
 }
 

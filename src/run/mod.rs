@@ -124,11 +124,8 @@ fn serve(
     let way_out = calls.map(open).transpose()?;
     let records = way_out.as_ref().map(|way_out| Arc::clone(&way_out.log));
     let loader = way_out.as_ref().map(|way_out| Arc::clone(&way_out.loader));
-    let mut health = Health::new(registry, log.clone());
-    if let Some(records) = &records {
-        health = health.with_egress_log(Arc::clone(records));
-    }
-    let health = Arc::new(health);
+    let alarms = way_out.as_ref().map(WayOut::alarms).unwrap_or_default();
+    let health = Arc::new(Health::new(registry, log.clone()).with_alarms(alarms));
     let compiled = compile(loader.as_deref(), appliance)?;
 
     // Watched before it is read: what changes in between is noticed.

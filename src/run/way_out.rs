@@ -26,6 +26,7 @@ use tokio::runtime::Runtime;
 
 use super::RunError;
 use super::egress_log::{self, EgressLog};
+use super::health::Alarm;
 use super::metrics::ListenerMetrics;
 use super::sink::Sink;
 
@@ -126,6 +127,19 @@ impl WayOut {
             listener_metrics,
             metrics,
         })
+    }
+
+    /// What can be wrong with records, switches and revocations.
+    pub(super) fn alarms(&self) -> Vec<Alarm> {
+        let (log, switches) = (Arc::clone(&self.log), Arc::clone(&self.switches));
+        let revocations = Arc::clone(&self.revocations);
+        let told =
+            |what: &str, fault: Option<String>| fault.map(|fault| format!("{what}: {fault}")).into_iter().collect();
+        vec![
+            Box::new(move || log.alarms()),
+            Box::new(move || told("kill switches cannot be read, and those in force stay", switches.fault())),
+            Box::new(move || told("revocations cannot be read, and those in force stay", revocations.fault())),
+        ]
     }
 
     /// Everything is loaded: the service, to be added to the server.
