@@ -71,12 +71,15 @@ pub fn clean_request(mut headers: HeaderMap, asked: &Asked, names: &Names) -> Re
     }
     check_expectation(&headers)?;
     count_forwards(&mut headers, &asked.method)?;
+    check_overrides(&headers, &asked.method)?;
     let listed = connection::listed(&headers)?;
     let upgrade = asked.method == Method::GET && listed.contains(&UPGRADE) && is_websocket(&headers);
     for name in listed {
         headers.remove(name);
     }
-    remove_where(&mut headers, |name| is_of_connection(name) || stays_here(name) || is_about_addresses(name));
+    remove_where(&mut headers, |name| {
+        is_of_connection(name) || stays_here(name) || is_about_addresses(name) || is_override(name)
+    });
     Ok(Cleaned { headers, upgrade })
 }
 
@@ -171,6 +174,25 @@ fn count_forwards(headers: &mut HeaderMap, method: &Method) -> Result<(), Header
             Ok(())
         }
     }
+}
+
+/// By these some servers take a request for another one than was judged here: of another method, of another path.
+const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+
+fn is_override(name: &HeaderName) -> bool {
+    METHOD_OVERRIDES.contains(&name.as_str()) || PATH_OVERRIDES.contains(&name.as_str())
+}
+
+/// Rules are about the method of the request line. A request that means another one would do something else than it says
+/// if the field were taken out, so it is refused. (A method that is named twice says nothing new; the field goes, since a
+/// redirect may change the method.)
+fn check_overrides(headers: &HeaderMap, method: &Method) -> Result<(), HeaderFault> {
+    let mut meant = METHOD_OVERRIDES.into_iter().flat_map(|name| headers.get_all(name));
+    if meant.all(|meant| meant.as_bytes().eq_ignore_ascii_case(method.as_str().as_bytes())) {
+        return Ok(());
+    }
+    Err(HeaderFault { refusal: Refusal::RequestMalformed, detail: "a field names another method than the request" })
 }
 
 fn is_websocket(headers: &HeaderMap) -> bool {

@@ -63,11 +63,23 @@ fn what_belongs_to_the_connection_or_to_us_stays_here() {
         ("X-Real-IP", "10.0.0.1"),
         ("CF-Connecting-IP", "10.0.0.1"),
         ("X-Upstream-Https-Proxy", "http://127.0.0.1:1"),
+        ("X-HTTP-Method-Override", "get"),
+        ("X-Original-URL", "/admin"),
+        ("X-Rewrite-URL", "/admin"),
     ] {
         assert_eq!(left(&[("X-A", "b"), (name, value)]), ["x-a"], "{name}");
     }
     for name in ["Authorization", "Cookie", "User-Agent", "Via", "X-Proxy-Id", "Idempotency-Key", "Sec-WebSocket-Key"] {
         assert_eq!(left(&[(name, "x")]), [name.to_ascii_lowercase()]);
+    }
+}
+
+#[test]
+fn a_request_that_means_another_method_than_was_judged_is_refused() {
+    for name in ["X-HTTP-Method-Override", "x-http-method", "X-Method-Override"] {
+        assert_eq!(clean(Method::GET, &[(name, "DELETE")]).unwrap_err(), Refusal::RequestMalformed, "{name}");
+        assert_eq!(clean(Method::GET, &[(name, "GET"), (name, "PUT")]).unwrap_err(), Refusal::RequestMalformed);
+        assert_eq!(clean(Method::GET, &[(name, "")]).unwrap_err(), Refusal::RequestMalformed);
     }
 }
 
