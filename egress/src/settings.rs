@@ -49,6 +49,7 @@ impl Settings {
                 response_bytes_max: limits.response_bytes_max,
             },
             tunnel: tunnel::Bounds {
+                hello_timeout: limits.tunnel_hello_timeout,
                 idle_timeout: limits.tunnel_idle_timeout,
                 lifetime: limits.tunnel_lifetime,
                 ..tunnel::Bounds::default()

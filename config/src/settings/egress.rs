@@ -156,6 +156,9 @@ settings! {
         /// How long a call may take in all, from its first byte to its last.
         total_timeout: Duration = seconds(3600), Span(seconds(1)..=days(1)), live,
             "1 GiB at 2.5 Mbit/s.";
+        /// From the answer to a CONNECT to the end of what opens TLS in the tunnel.
+        tunnel_hello_timeout: Duration = seconds(10), Span(100 * MS..=seconds(120)), live,
+            "Clients send it at once; until it is there, the destination is held connected for nothing.";
         /// How long a tunnel may be silent in both directions.
         tunnel_idle_timeout: Duration = seconds(600), Span(seconds(1)..=days(1)), live,
             "Clients that keep a tunnel for its next request use it within minutes; whoever needs longer sends pings.";
