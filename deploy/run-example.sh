@@ -27,8 +27,12 @@ done
 # Made once: what somebody changed in it stays.
 if [ ! -e "$config" ]; then
   sed -e "s|127.0.0.1:8080|127.0.0.1:$(free_port 8080)|" -e "s|127.0.0.1:9090|127.0.0.1:$(free_port 9090)|" \
+    -e "s|127.0.0.1:3128|127.0.0.1:$(free_port 3128)|" \
     -e 's|^directory = "/var/lib/tidegate/log"|directory = "log"|' -e 's|^#:schema ../../docs|#:schema ../docs|' \
     deploy/example/tidegate.toml >"$config"
+  # Who may call out: whoever has this key, which `tidegate grant` signs with.
+  rm -f "$home/grant.key.pem"
+  printf '\n%s\n' "$("$tidegate" grant keygen --out "$home/grant.key.pem" 2>/dev/null)" >>"$config"
 fi
 
 listens() { # the first address that table [$1] listens on
@@ -36,6 +40,7 @@ listens() { # the first address that table [$1] listens on
 }
 gateway=$(listens gateway)
 admin=$(listens admin)
+egress=$(listens egress)
 
 is_ready() {
   local answer
@@ -67,6 +72,17 @@ done
 endpoint=$(sed -n 's/^id *= *"\(wh_[^"]*\)".*/\1/p' "$home/tenants/acme.toml" | head -n 1)
 body=$home/delivery.json
 printf '{"zen":"Keep it logically awesome.","hook_id":1}' >"$body"
+# Somebody's own configuration may have no calls.
+calls=
+if [ -n "$egress" ] && [ -e "$home/grant.key.pem" ]; then
+  calls="
+A call out, by a caller that says who it is, to a host that its tenant allows:
+  curl -x \"http://grant:\$($tidegate grant --config $config --tenant acme)@$egress\" https://example.com/
+
+Where it may not go, and why:
+  $tidegate explain https://169.254.169.254/ --config $config --tenant acme
+"
+fi
 cat <<TEXT
 
 Tidegate takes deliveries on http://$gateway; metrics are on http://$admin/metrics.
@@ -79,6 +95,6 @@ The same, signed and sent for you:
 
 And what was stored:
   $tidegate events list --config $config --endpoint $endpoint
-
+$calls
 TEXT
 wait "$appliance"
