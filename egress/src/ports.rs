@@ -3,72 +3,28 @@
 //! A connection is told apart by its two addresses and its two ports. From one exit address to one destination socket
 //! only the local port is left to differ, and there are 28,232 of them unless the operator says otherwise. Whoever runs
 //! out is told late by the kernel, after a search through all of them that costs every thread of the machine. So
-//! connections are counted here by exit address and destination, and from 95 % on the next one is refused.
+//! connections are counted here by exit address and destination, and above a share of the ports the next one is refused.
 //!
-//! What is counted is open connections. A connection that this side ended first keeps its port for a minute (60 s,
-//! `TIME_WAIT`) and is not counted: whether the kernel reuses it earlier is a matter of its settings. Where it does not,
-//! the kernel's own no has the same fault, [`ConnectFault::PortsExhausted`].
+//! What is counted is open connections, idle ones in the pool too. A connection that this side ended first keeps its port
+//! for a minute (60 s, `TIME_WAIT`) and is not counted: whether the kernel reuses it earlier is a matter of its settings.
+//! Where it does not, the kernel's own no has the same fault, `ConnectFault::PortsExhausted`, and is counted beside ours.
 //!
 //! [`PortCounting`] sits below the dialer, so that pools and tunnels count alike and each attempt of happy eyeballs does.
 
+mod counting;
+mod metrics;
+mod range;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 
-use outbound::Source;
-use outbound::VettedAddr;
-use outbound::dial::{Connect, ConnectFault, Connected, TcpConnector};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-use crate::tunnel::Side;
-
-/// How many local ports a connection can leave from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PortRange(u32);
-
-const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
-const RESERVED: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
-
-impl PortRange {
-    /// What the kernel says now; it is the same range for IPv6. A kernel too old for reserved ports has none.
-    pub fn of_the_system() -> io::Result<Self> {
-        let reserved = fs::read_to_string(RESERVED).unwrap_or_default();
-        Self::parse(&fs::read_to_string(RANGE)?, &reserved)
-            .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, format!("{RANGE} holds no range of ports")))
-    }
-
-    /// So many.
-    pub fn of(count: u16) -> Self {
-        Self(count.into())
-    }
-
-    /// How many there are.
-    pub fn count(self) -> u32 {
-        self.0
-    }
-
-    /// The range as two numbers, less what of it is reserved: numbers and ranges between commas.
-    fn parse(range: &str, reserved: &str) -> Option<Self> {
-        let (first, last) = range.trim().split_once(|between: char| between.is_ascii_whitespace())?;
-        let (first, last): (u16, u16) = (first.parse().ok()?, last.trim().parse().ok()?);
-        let mut count = (u32::from(last) + 1).checked_sub(first.into())?;
-        for part in reserved.trim().split(',').filter(|part| !part.is_empty()) {
-            let (from, to) = part.split_once('-').unwrap_or((part, part));
-            let (from, to): (u16, u16) = (from.parse().ok()?, to.parse().ok()?);
-            // What the kernel writes neither overlaps nor runs backwards.
-            let (from, to) = (from.max(first), to.min(last));
-            count = count.saturating_sub((u32::from(to) + 1).saturating_sub(from.into()));
-        }
-        (count > 0).then_some(Self(count))
-    }
-}
+pub use counting::{PortCounting, Ported};
+pub use metrics::PortMetrics;
+pub use range::PortRange;
 
 /// From where to where. Without an exit the kernel chooses, and chooses the same address each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,17 +57,16 @@ pub enum PortsFull {
 
 /// Shards of the table: connections begin and end on every thread at once.
 const SHARDS: usize = 16;
-/// A route has this share of its ports. The kernel's search for one of the last is long.
-const SHARE_PERCENT: u32 = 95;
 
 /// Counts connections by route. Holds only routes that have some: bounded by the connections that are open, and by
 /// what it is given.
 #[derive(Debug)]
 pub struct Ports {
-    open_max: u32,
+    open_max: AtomicU32,
     routes_max: usize,
     routes: AtomicUsize,
     refused: AtomicU64,
+    refused_by_kernel: AtomicU64,
     hasher: RandomState,
     shards: [Mutex<HashMap<Route, u32>>; SHARDS],
 }
@@ -125,18 +80,28 @@ pub struct Port {
 }
 
 impl Ports {
-    /// `routes_max` is how many pairs of exit address and destination are kept in mind: as many as the process may have
-    /// sockets is as many as there can be.
-    pub fn new(range: PortRange, routes_max: usize) -> Arc<Self> {
+    /// `percent` of the range may be in use on each route. `routes_max` is how many pairs of exit address and destination
+    /// are kept in mind: as many as the process may have sockets is as many as there can be.
+    pub fn new(range: PortRange, percent: u8, routes_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            // At least one, or a range of one port would be no way out at all.
-            open_max: (range.count() * SHARE_PERCENT / 100).max(1),
+            open_max: AtomicU32::new(share(range, percent)),
             routes_max,
             routes: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            refused_by_kernel: AtomicU64::new(0),
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
         })
+    }
+
+    /// Bounds anew what is opened from now on. What is open above the bound stays open.
+    pub fn bound(&self, range: PortRange, percent: u8) {
+        self.open_max.store(share(range, percent), Ordering::Relaxed);
+    }
+
+    /// How many connections one route may have.
+    pub fn open_max(&self) -> u32 {
+        self.open_max.load(Ordering::Relaxed)
     }
 
     /// Counts one more connection, or says what is used up; nothing is counted then.
@@ -151,7 +116,7 @@ impl Ports {
 
     fn count(&self, route: Route) -> Result<(), PortsFull> {
         match self.shard(route).entry(route) {
-            Entry::Occupied(open) if *open.get() >= self.open_max => Err(PortsFull::Route),
+            Entry::Occupied(open) if *open.get() >= self.open_max() => Err(PortsFull::Route),
             Entry::Occupied(mut open) => {
                 *open.get_mut() += 1;
                 Ok(())
@@ -173,27 +138,32 @@ impl Ports {
         self.routes.load(Ordering::Relaxed)
     }
 
-    /// How often there was no room, since the start.
+    /// How often there was no room by this count, since the start.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The routes under most pressure, the worst first, at most so many. It looks at each that there is.
-    pub fn top(&self, count: usize) -> Vec<Pressure> {
-        let mut top: Vec<Pressure> = Vec::new();
+    /// How often there was room by this count and the kernel had no port all the same, since the start.
+    pub fn refused_by_kernel(&self) -> u64 {
+        self.refused_by_kernel.load(Ordering::Relaxed)
+    }
+
+    /// Of each exit address the route under most pressure, the worst first, at most so many. It looks at each route that
+    /// there is, while a sixteenth of them waits.
+    pub fn worst(&self, exits_max: usize) -> Vec<Pressure> {
+        let mut worst: HashMap<Option<IpAddr>, (u32, SocketAddr)> = HashMap::new();
         for shard in &self.shards {
-            let shard = lock(shard);
-            top.extend(shard.iter().map(|(route, open)| Pressure {
-                exit: route.exit,
-                to: route.to,
-                open: *open,
-                open_max: self.open_max,
-            }));
-            drop(shard);
-            top.sort_unstable_by(|one, other| other.open.cmp(&one.open).then_with(|| one.to.cmp(&other.to)));
-            top.truncate(count);
+            for (route, open) in lock(shard).iter() {
+                let found = (*open, route.to);
+                worst.entry(route.exit).and_modify(|most| *most = found.max(*most)).or_insert(found);
+            }
         }
-        top
+        let open_max = self.open_max();
+        let pressure = |(exit, (open, to))| Pressure { exit, to, open, open_max };
+        let mut worst: Vec<Pressure> = worst.into_iter().map(pressure).collect();
+        worst.sort_unstable_by(|one, other| other.open.cmp(&one.open).then_with(|| one.exit.cmp(&other.exit)));
+        worst.truncate(exits_max);
+        worst
     }
 
     fn shard(&self, route: Route) -> MutexGuard<'_, HashMap<Route, u32>> {
@@ -215,88 +185,14 @@ impl Drop for Port {
     }
 }
 
+/// At least one, or a range of one port would be no way out at all.
+fn share(range: PortRange, percent: u8) -> u32 {
+    (range.count() * u32::from(percent.min(100)) / 100).max(1)
+}
+
 /// Nothing in here can be left half done by a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Connects as the connector that it wraps, where there is room.
-#[derive(Debug, Clone)]
-pub struct PortCounting<C = TcpConnector> {
-    connector: C,
-    ports: Arc<Ports>,
-}
-
-impl<C> PortCounting<C> {
-    pub fn new(connector: C, ports: Arc<Ports>) -> Self {
-        Self { connector, ports }
-    }
-}
-
-impl<C: Connect> Connect for PortCounting<C> {
-    type Stream = Ported<C::Stream>;
-
-    async fn connect(&self, to: VettedAddr, from: Option<Source>) -> Result<Connected<Self::Stream>, ConnectFault> {
-        let port = self.ports.take(from.map(|source| source.address), to.socket()).map_err(|full| match full {
-            PortsFull::Route => ConnectFault::PortsExhausted,
-            PortsFull::Node => ConnectFault::SocketsExhausted(ErrorKind::QuotaExceeded),
-        })?;
-        let Connected { stream, local } = self.connector.connect(to, from).await?;
-        Ok(Connected { stream: Ported { stream, _port: port }, local })
-    }
-}
-
-/// A connection, and the port that it holds.
-#[derive(Debug)]
-pub struct Ported<S> {
-    // Dropped in this order: the port is free when the socket is closed.
-    stream: S,
-    _port: Port,
-}
-
-impl<S> Ported<S> {
-    /// The connection itself.
-    pub fn get_ref(&self) -> &S {
-        &self.stream
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Ported<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, space)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Ported<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-impl<S: Side> Side for Ported<S> {
-    fn abort(&mut self) {
-        self.stream.abort();
-    }
 }
 
 #[cfg(test)]

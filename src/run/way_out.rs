@@ -12,13 +12,14 @@ use egress::compile::{self, Compiled, TenantOut, Written};
 use egress::forward::Forward;
 use egress::forward::headers::Names;
 use egress::metrics::Metrics;
+use egress::ports::{PortCounting, PortMetrics, PortRange, Ports};
 use egress::switches::Switches;
 use egress::{
     About, Callers, Calls, Connections, Egress, Ends, Entry, Parts, Policy, Recorder, Refusal, Settings, Snapshot,
     settings,
 };
 use listen::{Behaviour, Forms, HalfClose, ServerHandle};
-use outbound::dial::ClientIdentity;
+use outbound::dial::{ClientIdentity, TcpConnector};
 use outbound::resolve::{CachedResolver, DnsResolver};
 use outbound::{AddressTable, Alpn, Dialer, Own, Resolve, Roots, TlsClient};
 use prometheus_client::registry::Registry;
@@ -40,9 +41,13 @@ pub(super) struct WayOut {
     switches: Arc<Switches>,
     revocations: Arc<Revocations>,
     resolver: ResolverOf,
+    ports: Arc<Ports>,
     listener_metrics: Arc<ListenerMetrics>,
     metrics: Arc<Metrics>,
 }
+
+/// The role over real sockets, whose ports are counted.
+type Outward = Egress<PortCounting>;
 
 /// Debug for what has none.
 struct ResolverOf(Arc<dyn Resolve>);
@@ -92,6 +97,8 @@ impl WayOut {
         let log = Arc::new(log);
         log.register(registry);
         let metrics = Arc::new(Metrics::register(registry));
+        let ports = Ports::new(port_range().0, file.limits.ports_percent_max, sockets_max());
+        registry.register_collector(Box::new(PortMetrics(Arc::clone(&ports))));
         let listener_metrics = ListenerMetrics::register(registry.sub_registry_with_prefix("egress"));
 
         let (callers, _) = Callers::new(CallerSettings::default(), Arc::clone(&revocations), Arc::clone(clock));
@@ -113,6 +120,7 @@ impl WayOut {
             path: path.to_owned(),
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             callers: Arc::new(callers),
+            ports: Arc::clone(&ports),
             roots,
             tls,
         };
@@ -124,6 +132,7 @@ impl WayOut {
             switches: Arc::new(switches),
             revocations,
             resolver: ResolverOf(resolver),
+            ports,
             listener_metrics,
             metrics,
         })
@@ -152,14 +161,16 @@ impl WayOut {
     ) -> Result<listen::Service, RunError> {
         let file = &appliance.egress;
         let recorder: Arc<dyn Recorder> = Arc::<EgressLog>::clone(&self.log);
+        // One count below both, so that tunnels and pooled connections to one place are counted together.
+        let connector = PortCounting::new(TcpConnector, self.ports);
         let egress = Arc::new(Egress::new(Parts {
             node: appliance.node.id,
             snapshot: Arc::clone(&self.loader.snapshot),
             callers: Arc::clone(&self.loader.callers),
             switches: Arc::clone(&self.switches),
             resolver: self.resolver.0,
-            forward: Forward::new(settings::forward(file)),
-            dialer: Dialer::new(settings::dial(file)),
+            forward: Forward::with_connector(connector.clone(), settings::forward(file)),
+            dialer: Dialer::with_connector(connector, settings::dial(file)),
             calls: Arc::new(Calls::default()),
             tunnels: Arc::default(),
             ends: Arc::new(Ends { clock: Arc::clone(clock), recorder, metrics: self.metrics }),
@@ -183,7 +194,7 @@ impl WayOut {
 }
 
 /// Forgets what has ended.
-async fn upkeep(egress: Arc<Egress>) {
+async fn upkeep(egress: Arc<Outward>) {
     loop {
         tokio::time::sleep(REAP_EVERY).await;
         egress.parts().forward.reap();
@@ -192,7 +203,7 @@ async fn upkeep(egress: Arc<Egress>) {
 }
 
 /// Ends tunnels that are not right any more: their callers' proofs are gone, or a switch was thrown.
-async fn keep_right(egress: Arc<Egress>) {
+async fn keep_right(egress: Arc<Outward>) {
     let parts = egress.parts();
     let (mut callers, mut switches) = (parts.callers.watch(), parts.switches.watch());
     loop {
@@ -218,7 +229,7 @@ async fn keep_right(egress: Arc<Egress>) {
 }
 
 /// Idle tunnels end first, all others by the drain's end.
-async fn drain(egress: Arc<Egress>, server: ServerHandle, timeout: std::time::Duration) {
+async fn drain(egress: Arc<Outward>, server: ServerHandle, timeout: std::time::Duration) {
     server.draining().await;
     egress.parts().forward.close_idle();
     egress.parts().tunnels.drain(tokio::time::Instant::now() + timeout);
@@ -230,8 +241,23 @@ pub(crate) struct Loader {
     path: PathBuf,
     snapshot: Arc<ArcSwap<Snapshot>>,
     callers: Arc<Callers>,
+    ports: Arc<Ports>,
     roots: Roots,
     tls: TlsClient,
+}
+
+/// How many sockets this process may have.
+fn sockets_max() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX)
+}
+
+/// The kernel's, or what it usually is and why that has to do.
+fn port_range() -> (PortRange, Option<std::io::Error>) {
+    match PortRange::of_the_system() {
+        Ok(range) => (range, None),
+        Err(error) => (PortRange::USUAL, Some(error)),
+    }
 }
 
 /// What of the appliance's file is a matter of destinations, judged. With an error among the faults the file is faulty.
@@ -268,6 +294,12 @@ impl Loader {
                 self.snapshot.load().rules.own.clone()
             }
         };
+        let (range, unread) = port_range();
+        self.ports.bound(range, appliance.egress.limits.ports_percent_max);
+        faults.extend(unread.map(|error| {
+            let message = format!("the range of local ports cannot be read, and the usual one is taken: {error}");
+            Fault::warning(&self.path, "egress.limits.ports_percent_max", message)
+        }));
         let ids = tenants.clone().map(|(tenant, out)| (&tenant.id, out)).collect::<Vec<(&TenantId, _)>>();
         let pools = appliance.egress.pool.iter().map(|pool| {
             let exits = pool.addresses.iter().map(|address| settings::exit(&address.value, pool.freebind));

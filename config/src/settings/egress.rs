@@ -174,6 +174,9 @@ settings! {
         /// Connections to providers that are kept for the next call.
         reuse_connections_max: u32 = 4_096, Count(0..=1_000_000), live,
             "About 30 KiB each with TLS, 128 MiB for all.";
+        /// Part of the local ports that connections from one exit address to one destination may hold, in per cent. The range is the kernel's (`net.ipv4.ip_local_port_range`), read at start and at each reload.
+        ports_percent_max: u8 = 95, Count(1..=100), live,
+            "The kernel's search for one of the last ports is long and holds up everybody. Lower it where connections are short: one that this side ends keeps its port for a minute more.";
     }
 
     /// Decision records of calls, one for each hop: what a correlation id is looked up in. Where they cannot be kept as long as they should, `readyz`, a metric and the log say so.
