@@ -15,6 +15,8 @@
 //! - no proof is printed, logged or passed on;
 //! - every table is bounded, and only who is known can fill those that remember.
 
+use std::fmt;
+
 use domain::{ConnectionId, TenantId};
 use outbound::HostPattern;
 
@@ -122,4 +124,14 @@ pub enum Identity {
         /// Its name.
         name: Box<str>,
     },
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grant { issuer, id } => write!(f, "grant:{issuer}/{id}"),
+            Self::Token { name } => write!(f, "token:{name}"),
+            Self::Certificate { name } => write!(f, "certificate:{name}"),
+        }
+    }
 }

@@ -6,7 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Caller, Identity};
+use crate::running::List;
+use crate::{Caller, Identity, Running};
 
 /// How many at a time. A tunnel counts for as long as it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,7 @@ pub struct Calls {
     node: AtomicU32,
     hasher: RandomState,
     shards: [Mutex<HashMap<u64, u32>>; SHARDS],
+    list: List,
 }
 
 /// One call; it ends when this is dropped.
@@ -48,11 +50,18 @@ pub struct Call {
     calls: Arc<Calls>,
     tenant: u64,
     caller: u64,
+    /// Its place on the list.
+    listed: Option<(u64, Arc<Running>)>,
 }
 
 impl Default for Calls {
     fn default() -> Self {
-        Self { node: AtomicU32::new(0), hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
+        Self {
+            node: AtomicU32::new(0),
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            list: List::default(),
+        }
     }
 }
 
@@ -85,12 +94,17 @@ impl Calls {
             self.node.fetch_sub(1, Ordering::Relaxed);
             return Err(CallsFull::Caller);
         }
-        Ok(Call { calls: Arc::clone(self), tenant, caller: who })
+        Ok(Call { calls: Arc::clone(self), tenant, caller: who, listed: None })
     }
 
     /// Under way on the node.
     pub fn under_way(&self) -> u32 {
         self.node.load(Ordering::Relaxed)
+    }
+
+    /// Every call that is under way, in no order.
+    pub fn list(&self) -> Vec<Arc<Running>> {
+        self.list.all()
     }
 
     /// Two names with one 64-bit hash, keyed per process, would share a count: nobody can aim at that.
@@ -121,8 +135,25 @@ impl Calls {
     }
 }
 
+impl Call {
+    /// Puts it on the list of calls, for as long as it lasts.
+    pub(crate) fn shown_as(mut self, running: Running) -> Self {
+        let running = Arc::new(running);
+        self.listed = Some((self.calls.list.put(&running), running));
+        self
+    }
+
+    /// What is known of it, if it is on the list.
+    pub(crate) fn running(&self) -> Option<&Running> {
+        self.listed.as_ref().map(|(_, running)| &**running)
+    }
+}
+
 impl Drop for Call {
     fn drop(&mut self) {
+        if let Some((place, _)) = &self.listed {
+            self.calls.list.remove(*place);
+        }
         self.calls.give_back(self.tenant);
         self.calls.give_back(self.caller);
         self.calls.node.fetch_sub(1, Ordering::Relaxed);
@@ -169,6 +200,42 @@ mod tests {
         drop((two, three, four, five, again));
         assert_eq!(calls.under_way(), 0);
         assert!(calls.shards.iter().all(|shard| shard.lock().unwrap().is_empty()), "who has none is not kept");
+    }
+
+    #[test]
+    fn a_call_is_on_the_list_for_as_long_as_it_lasts() {
+        use crate::forward::Tally;
+        use crate::running::Carries;
+        use crate::{CorrelationId, Stage, Way};
+        let calls = Arc::new(Calls::default());
+        let max = CallsMax { node: 100, tenant: 100, caller: 100 };
+        let shown = |nth: u64| {
+            let who = Arc::new(caller("acme", "a"));
+            let authority = outbound::Authority::with_port("api.example.com:443").unwrap();
+            let id = CorrelationId::new(nth, domain::NodeId(1), [1; 8]);
+            calls.begin(&who, &max).unwrap().shown_as(Running::new(id, Way::Absolute, &who, None, authority))
+        };
+        let mut held: Vec<_> = (0..40).map(shown).collect();
+        assert_eq!(calls.list().len(), 40);
+        let running = held[3].running().unwrap();
+        assert_eq!((running.stage(), running.bytes(), running.exit()), (Stage::Waiting, (0, 0), None));
+        let tally = Arc::new(Tally::default());
+        running.carries(Carries::Answer(Arc::clone(&tally)));
+        running.leaves_from([192, 0, 2, 1].into());
+        tally.send(7);
+        tally.receive(9);
+        let id = running.correlation;
+        let seen = calls.list().into_iter().find(|running| running.correlation == id).unwrap();
+        assert_eq!((seen.stage(), seen.bytes()), (Stage::Answer, (7, 9)));
+        assert_eq!(seen.exit(), Some([192, 0, 2, 1].into()));
+        held.truncate(5);
+        assert_eq!(calls.list().len(), 5);
+        // Refused for want of room, or never shown: on no list.
+        assert!(calls.begin(&caller("acme", "a"), &CallsMax { node: 1, ..max }).is_err());
+        let _unseen = calls.begin(&caller("acme", "a"), &max).unwrap();
+        assert_eq!(calls.list().len(), 5);
+        drop(held);
+        assert!(calls.list().is_empty());
     }
 
     #[test]

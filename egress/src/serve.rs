@@ -19,7 +19,7 @@ use crate::policy::{SniRule, Unseen};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
-use crate::{Asked, Call, Egress, Refusal};
+use crate::{Asked, Call, Egress, Refusal, Running};
 
 /// A call that may go out, with everything that was decided on it.
 #[derive(Debug)]
@@ -64,6 +64,14 @@ where
         // 3. What of it may travel, and has it been here before? And is there room for one more of this caller?
         let cleaned = headers::clean_request(fields_of(exchange.head())?, &asked, &node.names)?;
         let call = self.parts.calls.begin(&identified.caller, &node.settings.calls_max)?;
+        let connection = entry.as_ref().map(|entry| entry.connection.id().clone());
+        let call = call.shown_as(Running::new(
+            trace.correlation,
+            asked.way,
+            &identified.caller,
+            connection,
+            asked.authority.clone(),
+        ));
 
         // 4. May it go there, and by which address? A caller who hangs up meanwhile stops the asking.
         let judging = self.judge(&node, &identified, &asked, trace);

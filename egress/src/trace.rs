@@ -15,7 +15,7 @@ use crate::no::No;
 use crate::policy::Allowed;
 use crate::record::{Record, Recorder, SendState, Times};
 use crate::tunnel::End;
-use crate::{Asked, Caller, CorrelationId, Identity, Way};
+use crate::{Asked, Caller, CorrelationId, Way};
 
 /// Bytes of a target that could not be read, and of a path.
 const TEXT_BYTES_MAX: usize = 256;
@@ -88,11 +88,7 @@ impl Trace {
         let record = &mut self.record;
         record.tenant = Some(caller.tenant.clone());
         record.role.clone_from(&caller.role);
-        record.identity = Some(match &caller.identity {
-            Identity::Grant { issuer, id } => format!("grant:{issuer}/{id}").into(),
-            Identity::Token { name } => format!("token:{name}").into(),
-            Identity::Certificate { name } => format!("certificate:{name}").into(),
-        });
+        record.identity = Some(caller.identity.to_string().into());
         record.run.clone_from(&caller.run);
         record.automation.clone_from(&caller.automation);
         record.class.clone_from(&caller.class);

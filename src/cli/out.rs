@@ -46,11 +46,13 @@ pub(crate) enum Colour {
 }
 
 /// The streams of one command.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each about one stream or the command")]
 pub(crate) struct Out<'a> {
     answer: &'a mut dyn Write,
     remarks: &'a mut dyn Write,
     colour: bool,
     colour_remarks: bool,
+    is_terminal: bool,
     is_verdict: bool,
 }
 
@@ -62,7 +64,7 @@ impl fmt::Debug for Out<'_> {
 
 impl<'a> Out<'a> {
     pub(crate) fn new(answer: &'a mut dyn Write, remarks: &'a mut dyn Write) -> Self {
-        Self { answer, remarks, colour: false, colour_remarks: false, is_verdict: false }
+        Self { answer, remarks, colour: false, colour_remarks: false, is_terminal: false, is_verdict: false }
     }
 
     /// What this command is asked for is its exit code: it goes on to that also where nobody reads the answer any more.
@@ -84,7 +86,8 @@ impl<'a> Out<'a> {
             Colour::Never => false,
             Colour::Auto => terminal && !plain_wanted,
         };
-        self.colour = decide(io::stdout().is_terminal());
+        self.is_terminal = io::stdout().is_terminal();
+        self.colour = decide(self.is_terminal);
         self.colour_remarks = decide(io::stderr().is_terminal());
     }
 
@@ -133,6 +136,16 @@ impl<'a> Out<'a> {
         // A remark that cannot be shown changes nothing about the answer.
         let painted = Painted { tone: Tone::Dim, text, on: self.colour_remarks };
         drop(writeln!(self.remarks, "{painted}"));
+    }
+
+    /// Does the answer go to somebody who looks at a screen?
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Begins anew at the top of an empty screen.
+    pub(crate) fn clear_screen(&mut self) -> Outcome<()> {
+        self.text("\x1b[H\x1b[2J")
     }
 
     /// Does the answer go to somebody who sees colours?

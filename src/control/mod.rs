@@ -13,6 +13,7 @@ pub(crate) mod server;
 pub(crate) mod socket;
 mod stat;
 pub(crate) mod time;
+pub(crate) mod top;
 mod walk;
 pub(crate) mod wire;
 

@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use egress::CorrelationId;
 use eventlog::records::RecordStore;
 use eventlog::{EventLog, HoldingStore};
 use tokio::sync::mpsc;
 
+use super::top::{Closed, Top, TopQuery};
 use super::wire::{Judged, Reloaded, Reverify};
 
 /// Handles of a running node.
@@ -22,6 +24,16 @@ pub(crate) trait Node: Send + Sync + fmt::Debug + 'static {
     /// Decision records of calls, and whether all are there that were made before this was asked; absent without the role.
     /// Blocks for as long as the newest of them take to the disk, a second or two at most.
     fn egress_records(&self) -> Option<(&RecordStore, bool)> {
+        None
+    }
+
+    /// What calls are under way; absent without the role.
+    fn egress_top(&self, _query: &TopQuery) -> Option<Top> {
+        None
+    }
+
+    /// Ends the tunnel of this id; absent without the role.
+    fn egress_close(&self, _id: CorrelationId) -> Option<Closed> {
         None
     }
 

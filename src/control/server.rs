@@ -6,6 +6,8 @@
 //! | `POST /v1/events` with a query | JSON lines, as fast as they are read |
 //! | `POST /v1/event` with an id | the event, or `null` |
 //! | `POST /v1/egress/log` with a query | JSON lines, the newest decision records first |
+//! | `POST /v1/egress/top` with a query | the calls that are under way |
+//! | `POST /v1/egress/close` with an id | whether a tunnel is told to end |
 //! | `POST /v1/reverify` | JSON lines, one for each held delivery |
 //! | `POST /v1/reload` | the faults that were found |
 //!
@@ -34,11 +36,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::body::{AnswerBody, Gone, LineWriter, full, stream};
-use super::egress::{self, EgressQuery, Found};
+use super::egress::{EgressQuery, Found, records};
 use super::node::Node;
 use super::patient::{Patient, WRITE_TIMEOUT};
 use super::read::{self, Ended, Sink};
 use super::socket::Socket;
+use super::top::{Close, TopQuery};
 use super::wire::{Aside, EventLine, Find, Query, Reverify, Stat, Which};
 
 /// Connections at a time. Commands hold one each; a dozen operators and their scripts fit.
@@ -63,7 +66,19 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a follower looks for new events. A person does not see less; a node does not feel it.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
-/// Why there are no decision records to read.
+/// What there is, for telling a wrong method from a wrong path.
+const PATHS: [&str; 8] = [
+    "/v1/stat",
+    "/v1/events",
+    "/v1/event",
+    "/v1/egress/log",
+    "/v1/egress/top",
+    "/v1/egress/close",
+    "/v1/reverify",
+    "/v1/reload",
+];
+
+/// Why there is nothing to tell of calls.
 const NO_EGRESS: &str = "no calls go out here: the role egress is not enabled";
 
 /// The disk is slow, or stuck.
@@ -156,9 +171,11 @@ impl Service {
             (&Method::POST, "/v1/events") => self.events(ask(body).await?),
             (&Method::POST, "/v1/event") => self.event(ask(body).await?).await,
             (&Method::POST, "/v1/egress/log") => self.egress_log(ask(body).await?),
+            (&Method::POST, "/v1/egress/top") => self.egress_top(ask(body).await?).await,
+            (&Method::POST, "/v1/egress/close") => self.egress_close(&ask(body).await?),
             (&Method::POST, "/v1/reverify") => self.reverify(ask(body).await?),
             (&Method::POST, "/v1/reload") => json_answer(&self.node.reload().await),
-            (_, "/v1/stat" | "/v1/events" | "/v1/event" | "/v1/egress/log" | "/v1/reverify" | "/v1/reload") => {
+            (_, path) if PATHS.contains(&path) => {
                 Err(No::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method"))
             }
             _ => Err(No::new(StatusCode::NOT_FOUND, "there is nothing here; this socket speaks /v1/…")),
@@ -231,7 +248,7 @@ impl Service {
             let behind = Aside { text: BEHIND.to_owned(), missing: true };
             let given = if is_whole { Ok(()) } else { writer.aside(behind) };
             let given = given.and_then(|()| {
-                egress::records(store, &query, &mut |found| match found {
+                records(store, &query, &mut |found| match found {
                     Found::Record(record) => writer.item(record),
                     Found::Aside(aside) => writer.aside(aside),
                     Found::NothingYet => writer.pause(Duration::ZERO),
@@ -243,6 +260,21 @@ impl Service {
             }
         }));
         Ok(lines(body))
+    }
+
+    async fn egress_top(&self, query: TopQuery) -> Result<Answer, No> {
+        let _permit = self.reader()?;
+        let node = Arc::clone(&self.node);
+        let top = blocking(move || node.egress_top(&query)).await?;
+        json_answer(&top.ok_or_else(|| No::new(StatusCode::NOT_FOUND, NO_EGRESS))?)
+    }
+
+    fn egress_close(&self, close: &Close) -> Result<Answer, No> {
+        let id = close.correlation.parse().map_err(|fault: egress::NoCorrelationId| {
+            No::new(StatusCode::BAD_REQUEST, format!("that is no correlation id: {fault}"))
+        })?;
+        let closed = self.node.egress_close(id);
+        json_answer(&closed.ok_or_else(|| No::new(StatusCode::NOT_FOUND, NO_EGRESS))?)
     }
 
     fn reverify(&self, ask: Reverify) -> Result<Answer, No> {

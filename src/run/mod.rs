@@ -162,9 +162,14 @@ fn serve(
         None => None,
     };
 
-    if let Some(way_out) = way_out {
-        add(way_out.serve(appliance, clock, &beside.runtime, &handle)?);
-    }
+    let calls = match way_out {
+        Some(way_out) => {
+            let (open, service) = way_out.serve(appliance, clock, &beside.runtime, &handle)?;
+            add(service);
+            Some(open)
+        }
+        None => None,
+    };
 
     upkeep::watch(&beside.runtime, watcher, &reloader, &health);
     upkeep::drain_with(&beside.runtime, handle, Arc::clone(&health)).map_err(RunError::io("watch signals"))?;
@@ -173,6 +178,7 @@ fn serve(
         holding: holding.clone(),
         gateway,
         records: records.clone(),
+        way_out: calls,
         reloader,
         health: Arc::clone(&health),
         clock: Arc::clone(clock),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::Clock;
+use egress::{CorrelationId, Refusal};
 use eventlog::holding::{Held, HoldingFilter};
 use eventlog::records::RecordStore;
 use eventlog::{EventLog, HoldingStore, ReadError, Scope};
@@ -16,7 +17,9 @@ use tokio::sync::mpsc;
 use super::egress_log::EgressLog;
 use super::health::Health;
 use super::reload::Reloader;
+use super::way_out::Open;
 use crate::control::time::rfc3339;
+use crate::control::top::{Closed, Top, TopQuery, top};
 use crate::control::wire::{FaultLine, Judged, JudgedOutcome, Reloaded, Reverify, Whose};
 
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub(crate) struct Node {
     pub(crate) gateway: Option<Arc<Gateway>>,
     /// None where no call goes out here.
     pub(crate) records: Option<Arc<EgressLog>>,
+    pub(crate) way_out: Option<Open>,
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) health: Arc<Health>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -49,6 +53,22 @@ impl crate::control::node::Node for Node {
 
     fn egress_records(&self) -> Option<(&RecordStore, bool)> {
         self.records.as_ref().map(|records| records.settled())
+    }
+
+    fn egress_top(&self, query: &TopQuery) -> Option<Top> {
+        let way_out = self.way_out.as_ref()?;
+        Some(top(&way_out.egress.parts().calls, &way_out.ports, query, self.clock.unix_ms()))
+    }
+
+    fn egress_close(&self, id: CorrelationId) -> Option<Closed> {
+        let parts = self.way_out.as_ref()?.egress.parts();
+        let stopped = parts.tunnels.stop(Refusal::SwitchedOff, |about| about.correlation == id);
+        if stopped > 0 {
+            tracing::info!(correlation = %id, "a tunnel was closed by an operator");
+            return Some(Closed::Tunnel);
+        }
+        let is_request = parts.calls.list().iter().any(|running| running.correlation == id);
+        Some(if is_request { Closed::Request } else { Closed::Nothing })
     }
 
     async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {

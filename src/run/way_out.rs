@@ -49,6 +49,13 @@ pub(super) struct WayOut {
 /// The role over real sockets, whose ports are counted.
 type Outward = Egress<PortCounting>;
 
+/// What an operator looks at and acts on while it serves.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(super) egress: Arc<Outward>,
+    pub(super) ports: Arc<Ports>,
+}
+
 /// Debug for what has none.
 struct ResolverOf(Arc<dyn Resolve>);
 
@@ -151,18 +158,18 @@ impl WayOut {
         ]
     }
 
-    /// Everything is loaded: the service, to be added to the server.
+    /// Everything is loaded: the service, to be added to the server, and the role behind it.
     pub(super) fn serve(
         self,
         appliance: &Appliance,
         clock: &Arc<dyn Clock>,
         runtime: &Runtime,
         server: &ServerHandle,
-    ) -> Result<listen::Service, RunError> {
+    ) -> Result<(Open, listen::Service), RunError> {
         let file = &appliance.egress;
         let recorder: Arc<dyn Recorder> = Arc::<EgressLog>::clone(&self.log);
         // One count below both, so that tunnels and pooled connections to one place are counted together.
-        let connector = PortCounting::new(TcpConnector, self.ports);
+        let connector = PortCounting::new(TcpConnector, Arc::clone(&self.ports));
         let egress = Arc::new(Egress::new(Parts {
             node: appliance.node.id,
             snapshot: Arc::clone(&self.loader.snapshot),
@@ -188,8 +195,9 @@ impl WayOut {
             half_close: HalfClose::Answer,
             stream_idle_timeout: file.limits.idle_timeout,
         };
+        let open = Open { egress: Arc::clone(&egress), ports: self.ports };
         let service = listen::Service::new("egress", bounds, opened, egress, self.listener_metrics);
-        Ok(service.with_threads(file.threads).with_behaviour(behaviour))
+        Ok((open, service.with_threads(file.threads).with_behaviour(behaviour)))
     }
 }
 

@@ -192,6 +192,13 @@ pub struct Open<M> {
     list: Arc<Tunnels<M>>,
 }
 
+impl<M> Open<M> {
+    /// The tunnel itself, for others to look at.
+    pub fn live(&self) -> &Arc<Live<M>> {
+        &self.live
+    }
+}
+
 impl<M> std::ops::Deref for Open<M> {
     type Target = Live<M>;
 

@@ -1,6 +1,8 @@
 //! Absolute-form: the request goes on, cleaned, and its answer comes back, cleaned. Redirects are the caller's to
 //! follow.
 
+use std::sync::Arc;
+
 use http_body_util::BodyExt;
 use listen::{BodyError, Ending, Exchange, Reply, Streamed};
 use outbound::Authority;
@@ -13,6 +15,7 @@ use crate::forward::headers::{Cleaned, clean_response};
 use crate::forward::{Answered, BodyFault, Hop, RequestBody};
 use crate::metrics::UnderWay;
 use crate::no::No;
+use crate::running::Carries;
 use crate::serve::Going;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
@@ -62,7 +65,11 @@ where
     /// Gives an answer to the caller: as it comes, or as a connection that speaks another protocol now.
     pub(super) fn answer(&self, answering: Answering<'_>, answered: Answered, trace: &mut Trace) -> Reply {
         let Answering { node, identified, authority, kept } = answering;
-        let Answered { mut response, tally, upgraded, .. } = answered;
+        let Answered { mut response, went, tally, upgraded } = answered;
+        let running = kept.0.running();
+        if let Some(running) = running {
+            running.leaves_from(went.local.ip());
+        }
         trace.record_mut().status = Some(response.status().as_u16());
         trace.record_mut().send_state = SendState::Response;
         put(response.headers_mut(), CORRELATION_ID, &trace.correlation.to_string());
@@ -70,6 +77,9 @@ where
         if let Some(upgraded) = upgraded {
             let (head, _) = response.into_parts();
             return self.switch(node, identified, authority, head, upgraded, kept, trace);
+        }
+        if let Some(running) = running {
+            running.carries(Carries::Answer(Arc::clone(&tally)));
         }
         let mut trace = trace.carry_on();
         let streamed = Streamed::new(response).on_end(move |ended| {

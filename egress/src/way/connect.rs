@@ -1,5 +1,6 @@
 //! CONNECT: dial first, then hand the connection over. A caller gets its `200` only when there is somebody to speak to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
@@ -11,6 +12,7 @@ use super::{About, instant_of};
 use crate::answer::{CORRELATION_ID, put};
 use crate::forward::HopFault;
 use crate::no::No;
+use crate::running::Carries;
 use crate::serve::{Going, Judged};
 use crate::trace::Trace;
 use crate::tunnel::{Bounds, Content, Enforcement, Side, Tunnel};
@@ -47,6 +49,10 @@ where
             exit: Some(dialled.local.ip()),
         };
         let open = self.parts.tunnels.open(about);
+        if let Some(running) = call.running() {
+            running.leaves_from(dialled.local.ip());
+            running.carries(Carries::Tunnel(Arc::clone(open.live())));
+        }
         let mut headers = HeaderMap::new();
         put(&mut headers, CORRELATION_ID, &trace.correlation.to_string());
         let mut trace = trace.carry_on();

@@ -1,6 +1,8 @@
 //! A switch of protocols (WebSocket): from here on a tunnel, with its bounds, its place in the list and its end at the
 //! end of the proof.
 
+use std::sync::Arc;
+
 use http::HeaderValue;
 use http::header::{CONNECTION, UPGRADE};
 use listen::{Raw, Reply, Takeover};
@@ -10,6 +12,7 @@ use super::{About, instant_of};
 use crate::caller::Identified;
 use crate::forward::Upgraded;
 use crate::metrics::UnderWay;
+use crate::running::Carries;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::{Bounds, Content, Enforcement, Side, Tunnel};
@@ -53,6 +56,9 @@ where
         head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         head.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         let open = self.parts.tunnels.open(about);
+        if let Some(running) = kept.0.running() {
+            running.carries(Carries::Tunnel(Arc::clone(open.live())));
+        }
         let mut trace = trace.carry_on();
         Takeover::new(head.status, head.headers, move |raw: Raw| async move {
             let ended = tunnel.run(raw, upgraded, &open).await;

@@ -5,7 +5,7 @@ use domain::{ConnectorId, TenantId};
 use egress::Way;
 use outbound::HostPattern;
 
-use super::{ConfigFile, EgressLog, Form};
+use super::{ConfigFile, EgressClose, EgressLog, EgressTop, Form};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Egress {
@@ -17,11 +17,28 @@ pub(crate) enum Egress {
         after_help = "The newest come first. A call that is named by its correlation id is shown whole, hop by hop, as far back\n\
                             as records are kept; others as a list. A record is there when its hop has ended: a tunnel's, when it is shut.\n\n\
                             Exit codes: 0 found, 1 nothing found, 3 could not tell (nobody answers, or a part cannot be read).\n\n\
-                            Examples:\n  tidegate egress log --correlation call_06dczqd20000200000000000000\n  \
+                            Examples:\n  tidegate egress log --correlation call_06dczqd2000020000000000000\n  \
                             tidegate egress log --tenant acme --since 1h --outcome address-not-allowed\n  \
                             tidegate egress log --destination api.stripe.com --limit 1000 --json"
     )]
     Log(EgressLog),
+    /// Show the calls that are under way: who makes them, where they lead, and what passes
+    #[command(
+        after_help = "On a terminal it goes on until it is interrupted; else it looks twice, so that there are rates, and ends.\n\
+                            A request's bytes are known once its answer has begun; a tunnel's, at once. `ports` is the destination that\n\
+                            each exit address has most connections to, and how many there may be.\n\n\
+                            Exit codes: 0 shown, 3 nobody answers.\n\n\
+                            Examples:\n  tidegate egress top\n  tidegate egress top --tenant acme --by age --limit 50\n  \
+                            tidegate egress top --json"
+    )]
+    Top(EgressTop),
+    /// Close one tunnel, whatever passes in it; nothing keeps its caller from opening another
+    #[command(
+        after_help = "The tunnel's record says `switched-off`. `tidegate egress switch off` keeps calls from coming back.\n\n\
+                            Exit codes: 0 closed, 1 no tunnel of this id is open, 3 nobody answers.\n\n\
+                            Example:\n  tidegate egress close call_06dczqd2000020000000000000"
+    )]
+    Close(EgressClose),
 }
 
 #[derive(Debug, Subcommand)]

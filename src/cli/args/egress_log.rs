@@ -46,6 +46,6 @@ pub(crate) struct EgressLog {
     pub(crate) records: Option<PathBuf>,
 }
 
-fn correlation(text: &str) -> Result<CorrelationId, String> {
+pub(super) fn correlation(text: &str) -> Result<CorrelationId, String> {
     text.trim().parse().map_err(|error: egress::NoCorrelationId| error.to_string())
 }

@@ -8,6 +8,7 @@ use super::out::Colour;
 
 mod egress;
 mod egress_log;
+mod egress_top;
 mod events;
 mod explain;
 mod grant;
@@ -15,6 +16,7 @@ mod signing;
 
 pub(crate) use egress::{Egress, EgressSwitch, EgressSwitchList, EgressSwitchOff, EgressSwitchOn, SwitchScope};
 pub(crate) use egress_log::EgressLog;
+pub(crate) use egress_top::{EgressClose, EgressTop};
 pub(crate) use events::{Events, EventsExport, EventsList, EventsReverify, EventsShow, EventsTail, Scope, Span};
 pub(crate) use explain::{Answer, Explain};
 pub(crate) use grant::{

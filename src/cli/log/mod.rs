@@ -3,5 +3,5 @@
 mod stat;
 mod verify;
 
-pub(super) use stat::stat;
+pub(super) use stat::{bytes, stat};
 pub(super) use verify::verify;

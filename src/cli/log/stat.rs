@@ -71,7 +71,7 @@ fn row(lane: &LaneStat) -> Vec<Cell> {
 }
 
 /// Bytes in the largest unit that leaves a digit in front of the point.
-pub(super) fn bytes(count: u64) -> String {
+pub(in crate::cli) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if count < 1024 {
         return format!("{count} B");
