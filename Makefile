@@ -5,7 +5,7 @@ CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run build test lint unit e2e fmt fuzz-smoke deny torture bench-ingest bench-ingest-history clean
+.PHONY: help setup run build test lint unit e2e fmt fuzz-smoke deny torture bench-ingest bench-ingest-history bench-egress clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -64,6 +64,12 @@ bench-ingest: setup ## ingress beside bare Pingora and its peers, and with 100,0
 bench-ingest-history: setup ## ingress on an empty log and on one of 10 million events (EVENTS=…; needs some 22 GB)
 	$(CARGO) build --release --locked -p tidegate -p tidegate-bench
 	$(BENCH_INGEST) history $(if $(EVENTS),--events $(EVENTS))
+
+bench-egress: setup ## egress beside Squid, Envoy, HAProxy and no proxy (SECONDS=2 ROUNDS=1: quick; ONLY=absolute,governed)
+	@deploy/setup.sh bench-egress
+	$(CARGO) build --release --locked -p tidegate -p tidegate-bench
+	$(or $(CARGO_TARGET_DIR),target)/release/bench-egress compare --seconds $(or $(SECONDS),5) --rounds $(or $(ROUNDS),3) \
+	  $(if $(WITHOUT),--without $(WITHOUT)) $(if $(ONLY),--only $(ONLY))
 
 BENCH_INGEST = $(or $(CARGO_TARGET_DIR),target)/release/bench-ingest --seconds $(or $(SECONDS),20) --rounds $(or $(ROUNDS),3)
 

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use data_encoding::HEXLOWER;
 use ring::hmac;
 
+use crate::load::Requests;
+
 /// Where deliveries go, and what they are signed with.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -46,6 +48,12 @@ impl Ring {
 
     pub fn get(&self, n: usize) -> &Request {
         &self.0[n % self.0.len()]
+    }
+}
+
+impl Requests for Ring {
+    fn write(&self, n: u64, out: &mut Vec<u8>) {
+        self.get(n as usize).write(n, out);
     }
 }
 

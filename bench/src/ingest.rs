@@ -67,7 +67,8 @@ impl Bench {
             pace,
             warm_up: WARM_UP,
             measured: self.measured(),
-            ring: Arc::new(ring),
+            requests: Arc::new(ring),
+            tls: None,
         }
     }
 

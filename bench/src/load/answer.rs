@@ -1,12 +1,16 @@
 //! Just enough of HTTP/1.1 to know when an answer is whole.
 
+use std::ops::Range;
+
 use memchr::memmem;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u16,
     /// The server closes the connection behind it.
     pub(super) close: bool,
+    /// Where its body lies; none for one in chunks.
+    pub(super) body: Option<Range<usize>>,
 }
 
 /// The answer at the start of `bytes`, once all of it is there. `Err` for what is no answer.
@@ -36,7 +40,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Answer>, &'static str> {
         (false, None) if status == 204 || status == 304 => true,
         (false, None) => return Err("an answer whose length nobody knows"),
     };
-    Ok(whole.then_some(Answer { status, close }))
+    let body = (!chunked).then(|| end + 4..end + 4 + length.unwrap_or(0));
+    Ok(whole.then_some(Answer { status, close, body }))
 }
 
 #[cfg(test)]
@@ -46,7 +51,10 @@ mod tests {
     #[test]
     fn an_answer_is_whole_at_its_last_byte() {
         let whole = b"HTTP/1.1 202 Accepted\r\nContent-Length: 3\r\nDate: now\r\n\r\nabc";
-        assert_eq!(parse(whole), Ok(Some(Answer { status: 202, close: false })));
+        assert_eq!(
+            parse(whole),
+            Ok(Some(Answer { status: 202, close: false, body: Some(whole.len() - 3..whole.len()) }))
+        );
         for end in 0..whole.len() {
             assert_eq!(parse(&whole[..end]), Ok(None), "{end}");
         }
@@ -55,11 +63,17 @@ mod tests {
     #[test]
     fn chunked_and_closing_answers() {
         let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
-        assert_eq!(parse(chunked), Ok(Some(Answer { status: 200, close: false })));
+        assert_eq!(parse(chunked), Ok(Some(Answer { status: 200, close: false, body: None })));
         assert_eq!(parse(&chunked[..chunked.len() - 1]), Ok(None));
         let closing = b"HTTP/1.1 503 No\r\nconnection: Close\r\ncontent-length: 0\r\n\r\n";
-        assert_eq!(parse(closing), Ok(Some(Answer { status: 503, close: true })));
-        assert_eq!(parse(b"HTTP/1.1 204 No\r\n\r\n"), Ok(Some(Answer { status: 204, close: false })));
+        assert_eq!(
+            parse(closing),
+            Ok(Some(Answer { status: 503, close: true, body: Some(closing.len()..closing.len()) }))
+        );
+        assert_eq!(
+            parse(b"HTTP/1.1 204 No\r\n\r\n"),
+            Ok(Some(Answer { status: 204, close: false, body: Some(19..19) }))
+        );
         assert!(parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
         assert!(parse(b"SSH-2.0-x\r\n\r\n").is_err());
     }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use hdrhistogram::Histogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
+use super::wire::Wire;
 use super::{Outcome, Pace, Plan, Shared, TAIL, answer, histogram};
 use crate::Result;
 
@@ -30,6 +30,7 @@ pub(super) fn run(plan: &Plan, index: usize, shared: &Shared) -> Result<Tally> {
 #[derive(Debug)]
 pub(super) struct Tally {
     refused: BTreeMap<u16, u64>,
+    wrong: u64,
     broken: u64,
     reconnected: u64,
     unanswered: u64,
@@ -42,6 +43,7 @@ impl Tally {
         for (status, count) in &self.refused {
             *outcome.refused.entry(*status).or_default() += count;
         }
+        outcome.wrong += self.wrong;
         outcome.broken += self.broken;
         outcome.reconnected += self.reconnected;
         outcome.unanswered += self.unanswered;
@@ -65,7 +67,7 @@ struct Worker<'a> {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Wire,
     out: Vec<u8>,
     sent: usize,
     received: Vec<u8>,
@@ -101,6 +103,7 @@ impl<'a> Worker<'a> {
             scratch: vec![0; 65_536].into(),
             tally: Tally {
                 refused: BTreeMap::new(),
+                wrong: 0,
                 broken: 0,
                 reconnected: 0,
                 unanswered: 0,
@@ -127,12 +130,10 @@ impl<'a> Worker<'a> {
         Ok(worker)
     }
 
-    fn connect(&self, at: usize) -> Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.plan.target, Duration::from_secs(5))?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
+    fn connect(&self, at: usize) -> Result<Wire> {
+        let stream = Wire::connect(self.plan.target, self.plan.tls.as_ref())?;
         let interest = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
-        epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(at as u64), interest)?;
+        epoll::add(&self.epoll, stream.socket(), epoll::EventData::new_u64(at as u64), interest)?;
         Ok(stream)
     }
 
@@ -195,7 +196,7 @@ impl<'a> Worker<'a> {
     fn begin(&mut self, at: usize, due: Instant) -> Result<()> {
         let n = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let connection = &mut self.connections[at];
-        self.plan.ring.get(n as usize).write(n, &mut connection.out);
+        self.plan.requests.write(n, &mut connection.out);
         connection.sent = 0;
         connection.due = Some(due);
         if connection.send().is_err() { self.mend(at) } else { Ok(()) }
@@ -230,7 +231,7 @@ impl<'a> Worker<'a> {
                     if let Some(answer) = answer::parse(&connection.received)? {
                         self.answered(at, answer)?;
                     }
-                    if count < self.scratch.len() {
+                    if self.connections[at].stream.is_drained(count, self.scratch.len()) {
                         return Ok(());
                     }
                 }
@@ -243,10 +244,14 @@ impl<'a> Worker<'a> {
 
     fn answered(&mut self, at: usize, answer: answer::Answer) -> Result<()> {
         let connection = &mut self.connections[at];
+        let body = answer.body.and_then(|body| connection.received.get(body));
+        let is_right = self.plan.requests.is_right(body);
         connection.received.clear();
         let Some(due) = connection.due.take() else { return Err("an answer that nobody asked for".into()) };
         let measured = self.is_measured(due);
-        if (200..300).contains(&answer.status) {
+        if (200..300).contains(&answer.status) && !is_right {
+            self.tally.wrong += 1;
+        } else if (200..300).contains(&answer.status) {
             self.shared.acknowledged.fetch_add(1, Ordering::Relaxed);
             if measured {
                 self.tally.latency.saturating_record(nanos(due.elapsed()));
