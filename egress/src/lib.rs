@@ -31,6 +31,7 @@ mod running;
 mod serve;
 pub mod settings;
 mod snapshot;
+mod state_file;
 pub mod switches;
 mod trace;
 pub mod tunnel;
