@@ -50,7 +50,7 @@ pub use dial::{Alpn, DialError, DialSettings, Dialer, Dialled, Roots, TlsClient}
 pub use exit::{Exit, ExitAddress, Source};
 pub use nat64::{Nat64Fault, Nat64Prefix};
 pub use opening::{Opening, OpeningFault};
-pub use own::{Own, interface_addresses};
+pub use own::{Own, interface_addresses, is_on_machine};
 pub use proxy_status::ErrorType;
 pub use refused::Refused;
 pub use resolve::{Answer, CachedResolver, DnsResolver, Resolve, ResolveError, resolve_and_vet};

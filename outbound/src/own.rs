@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use nix::ifaddrs::getifaddrs;
 
@@ -54,6 +54,18 @@ pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
+/// Whether a connection can leave from this address as the machine is now: it is on an interface, or a route of type
+/// `local` leads to it. Asked by binding a socket that nobody ever sends from.
+pub fn is_on_machine(address: IpAddr) -> io::Result<bool> {
+    match UdpSocket::bind((address, 0)) {
+        Ok(_) => Ok(true),
+        // The latter where the machine has no such family at all.
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(false),
+        Err(error) if error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,11 +92,21 @@ mod tests {
     }
 
     #[test]
+    fn an_address_is_on_the_machine_or_is_not() {
+        let on = |text: &str| is_on_machine(text.parse().unwrap()).unwrap();
+        assert!(on("127.0.0.1") && on("127.9.9.9"), "all of 127/8 is");
+        assert!(!on("192.0.2.1") && !on("2001:db8::1"), "documentation is nobody's");
+        assert!(
+            interface_addresses().unwrap().into_iter().filter(IpAddr::is_ipv4).all(|own| is_on_machine(own).unwrap())
+        );
+    }
+
+    #[test]
     fn the_machines_addresses_are_found_and_loopback_is_none_of_them() {
         let addresses = interface_addresses().unwrap();
         assert!(addresses.iter().all(|address| !address.is_loopback() && !address.is_unspecified()));
         // Connected to nobody, a socket says which address it would leave from, where there is a way out at all.
-        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("192.0.2.1:9").is_ok() {
             let from = socket.local_addr().unwrap().ip();
             assert!(from.is_loopback() || addresses.contains(&from), "{from} is not among {addresses:?}");
