@@ -107,6 +107,9 @@ fn derive(appliance: &mut Appliance, table: &DeTable<'_>) {
     if find(table, &["egress", "records", "directory"]).is_none() {
         appliance.egress.records.directory = beside.join("egress");
     }
+    if find(table, &["egress", "ranges", "book"]).is_none() {
+        appliance.egress.ranges.book = appliance.tenants.state_directory.join("egress-ranges.book");
+    }
 }
 
 /// Public keys that are in files of their own.

@@ -47,9 +47,9 @@ pub use schema::{appliance_schema, schema, tenant_schema};
 pub use scheme::SchemeDeclaration;
 pub use secret::{ResolvedSecret, resolve_secret};
 pub use settings::{
-    Admin, Appliance, Connectors, Egress, EgressDns, EgressLimits, EgressRecords, Gateway, Holding, Issuer, IssuerKey,
-    IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits, Opening, PlaintextGrants,
-    Pool, PoolAddress, RetentionClass, SyncMode, Tenants, Unauthenticated, WhenFull,
+    Admin, Appliance, Connectors, Egress, EgressDns, EgressLimits, EgressRanges, EgressRecords, Gateway, Holding,
+    Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits, Opening,
+    PlaintextGrants, Pool, PoolAddress, RetentionClass, SyncMode, Tenants, Unauthenticated, WhenFull,
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;

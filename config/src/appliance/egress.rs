@@ -13,6 +13,7 @@ pub(super) fn cross_check(check: &mut Check<'_, '_, '_>, appliance: &Appliance) 
         return;
     }
     listeners(check, egress, &appliance.gateway);
+    published(check, appliance);
     if egress.mode == RuleMode::Open {
         check.warn(
             &["egress", "mode"],
@@ -63,6 +64,30 @@ pub(super) fn is_same_place(one: SocketAddr, other: SocketAddr) -> bool {
         && (one.ip() == other.ip()
             || takes_all(one.ip()) && (one.is_ipv6() || other.is_ipv4())
             || takes_all(other.ip()) && (other.is_ipv6() || one.is_ipv4()))
+}
+
+/// What is served in public is served on addresses of its own.
+fn published(check: &mut Check<'_, '_, '_>, appliance: &Appliance) {
+    if !check.sound(&["egress.ranges.listen"]) {
+        return;
+    }
+    let Appliance { gateway, egress, admin, .. } = appliance;
+    let deliveries = if gateway.enabled { gateway.listen.as_slice() } else { &[] };
+    let of_others =
+        [("gateway.listen", deliveries), ("egress.listen", &egress.listen), ("admin.listen", &[admin.listen])];
+    let mut listening = BTreeSet::new();
+    for address in &egress.ranges.listen {
+        if !listening.insert(*address) {
+            check.fault(&["egress", "ranges", "listen"], &format!("names {address} twice; write it once"));
+        }
+        for (key, addresses) in of_others {
+            let taken = addresses.iter().find(|other| is_same_place(**other, *address));
+            if let Some(other) = taken.filter(|_| check.sound(&[key])) {
+                let message = format!("{address} is taken by {key} ({other}); choose another port");
+                check.fault(&["egress", "ranges", "listen"], &message);
+            }
+        }
+    }
 }
 
 fn dns(check: &mut Check<'_, '_, '_>, egress: &Egress) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::egress_listener::{self, ListenerForm};
-use super::{Issuer, Listener, Opening, Pool};
+use super::{EgressRanges, Issuer, Listener, Opening, Pool};
 use crate::egress::{EgressRule, Rule, RuleMode, mode, port};
 use crate::form::{
     AtLine, Bytes, Choice, Count, Flag, Lined, List, Maybe, Span, Table, Text, address, path, settings, shown, text,
@@ -79,6 +79,8 @@ settings! {
         limits: EgressLimits = EgressLimits::default(), Table, live, "";
         /// Where the decision records of calls are kept.
         records: EgressRecords = EgressRecords::default(), Table, restart, "";
+        /// The ranges that calls leave from, and what is published of them.
+        ranges: EgressRanges = EgressRanges::default(), Table, live, "";
         /// Whose grants are believed, and for which tenants.
         issuer: Vec<Issuer> = Vec::new(), List(Table, 0..=64), live, "";
         /// Addresses that calls leave from. Without any, the kernel chooses; with some, one of them is named `default`.

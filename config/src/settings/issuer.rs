@@ -53,9 +53,7 @@ impl Issuer {
     pub(crate) fn resolve_paths(&mut self, directory: &Path) {
         let named = self.keys.iter_mut().map(|key| &mut key.value.named);
         for reference in named.chain(self.signing_key.as_mut().map(|key| &mut key.value)) {
-            if let Some(path) = reference.strip_prefix("file:").filter(|path| Path::new(path).is_relative()) {
-                *reference = format!("file:{}", directory.join(path).display());
-            }
+            absolute(reference, directory);
         }
     }
 
@@ -70,6 +68,13 @@ impl Issuer {
                 }
             }
         });
+    }
+}
+
+/// Makes the path of a `file:` reference absolute.
+pub(super) fn absolute(reference: &mut String, directory: &Path) {
+    if let Some(path) = reference.strip_prefix("file:").filter(|path| Path::new(path).is_relative()) {
+        *reference = format!("file:{}", directory.join(path).display());
     }
 }
 
@@ -129,7 +134,7 @@ const fn key() -> Text<IssuerKey> {
 }
 
 /// What an operator's reference looks like; what is none may be the secret and is repeated nowhere.
-const fn operator_reference() -> Text<String> {
+pub(super) const fn operator_reference() -> Text<String> {
     text(
         "reference to a secret",
         "file:grant.key.pem",

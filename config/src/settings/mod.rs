@@ -12,6 +12,7 @@ mod log;
 mod node;
 mod opening;
 mod pool;
+mod ranges;
 mod resolv_conf;
 
 pub(crate) use egress::RULES_MAX;
@@ -25,6 +26,7 @@ pub use node::{Admin, LogFormat, LogLevel, Logging, Node, Tenants};
 pub use opening::Opening;
 pub(crate) use pool::DEFAULT_POOL;
 pub use pool::{Pool, PoolAddress};
+pub use ranges::EgressRanges;
 
 use std::path::Path;
 
@@ -105,6 +107,7 @@ impl Appliance {
                 *path = directory.join(&*path);
             }
         }
+        self.egress.ranges.resolve_paths(directory);
         for issuer in &mut self.egress.issuer {
             issuer.resolve_paths(directory);
         }

@@ -22,6 +22,9 @@ settings! {
         /// Whether addresses count that are on no interface (`IP_FREEBIND`).
         freebind: bool = false, Flag, live,
             "An address that is not on the machine is a mistake, unless its whole prefix is routed to it.";
+        /// Whether no provider on the internet sees these addresses: loopback, private and documentation ones, for tests and for destinations inside. They need not be published, and a public one is refused.
+        private: bool = false, Flag, live,
+            "Where a translator stands between, providers see its address, and that is what has to be published.";
     }
 
     /// One exit: an address in one family or in both.
