@@ -25,6 +25,7 @@ mod no;
 pub mod policy;
 pub mod pool;
 pub mod ports;
+pub mod ranges;
 mod record;
 mod refusal;
 mod running;

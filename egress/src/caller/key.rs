@@ -65,7 +65,7 @@ impl PublicKey {
     }
 
     /// Is this the signature of that message? RFC 8032 5.1.7, with S below the order of the group.
-    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, &self.0).verify(message, signature).is_ok()
     }
 
@@ -152,7 +152,7 @@ impl SigningKey {
         PublicKey(bytes)
     }
 
-    pub(super) fn sign(&self, message: &[u8]) -> [u8; 64] {
+    pub(crate) fn sign(&self, message: &[u8]) -> [u8; 64] {
         let mut bytes = [0; 64];
         bytes.copy_from_slice(self.0.sign(message).as_ref());
         bytes
