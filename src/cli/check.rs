@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use config::{ApplianceInPart, Environment, Fault, Tenant, TenantFiles, TenantsLoad};
+use egress::ranges::Shelf;
 use gateway::endpoint::TenantEndpoints;
 use gateway::scheme::{DeclarationFault, Presets, Scheme};
 use serde_json::json;
@@ -15,7 +16,7 @@ use super::faults;
 use super::out::Tone;
 use super::scheme;
 use crate::control::wire::FaultLine;
-use crate::run::judge_calls;
+use crate::run::{Machine, judge_calls};
 
 /// What was looked at, and what was found.
 pub(super) struct Looked {
@@ -30,7 +31,7 @@ pub(super) struct Looked {
 }
 
 /// Looks at a whole configuration. Where the appliance's file is faulty, its tenants' files are looked at all the same.
-pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets) -> Looked {
+pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets, on: Machine) -> Looked {
     let (appliance, faults) = config::load_appliance(path);
     let in_part = appliance.is_none().then(|| config::appliance_in_part(path)).flatten();
     let mut looked =
@@ -41,7 +42,8 @@ pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets
         let files = TenantFiles::without_state();
         let mut files = if let Some(part) = &looked.in_part { files.judged_in_part(part) } else { files };
         // As a running appliance does, where it takes calls.
-        let calls = appliance.egress.enabled.then(|| judge_calls(appliance, path));
+        let found = || Shelf::open(&appliance.egress.ranges.book).found();
+        let calls = appliance.egress.enabled.then(|| judge_calls(appliance, path, &found(), on));
         let (calls, found) = calls.unwrap_or_default();
         looked.faults.extend(found);
         let load: TenantsLoad = files.load(appliance, environment, &mut |tenant| {
@@ -59,8 +61,12 @@ pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets
 
 pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     let presets = scheme::presets()?;
-    let Looked { faults: found, tenants, endpoints, known_answers, is_faulty, in_part } =
-        look(&args.file.config, shell.environment, &presets);
+    let Looked { faults: found, tenants, endpoints, known_answers, is_faulty, in_part } = look(
+        &args.file.config,
+        shell.environment,
+        &presets,
+        if args.elsewhere { Machine::Another } else { Machine::This },
+    );
     let misread = in_part.as_ref().map(|part| part.misread.join(", ")).filter(|keys| !keys.is_empty());
     let lines: Vec<FaultLine> = found.iter().map(FaultLine::from).collect();
     let errors = lines.iter().filter(|line| faults::is_error(line)).count();

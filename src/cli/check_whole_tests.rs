@@ -8,11 +8,12 @@ use gateway::scheme::Presets;
 use super::check::look;
 use super::scheme;
 use super::testing::Files;
+use crate::run::Machine;
 
 /// `file:line: key` of everything that is wrong, in order.
 fn told(files: &Files) -> Vec<String> {
     static PRESETS: LazyLock<Presets> = LazyLock::new(|| scheme::presets().unwrap());
-    let found = look(&files.config(), &MapEnvironment::default(), &PRESETS).faults;
+    let found = look(&files.config(), &MapEnvironment::default(), &PRESETS, Machine::This).faults;
     let mut told: Vec<_> = found
         .iter()
         .map(|fault| {

@@ -119,7 +119,7 @@ fn asks_for_a_verdict(command: &Command) -> bool {
         | Command::Verify(_)
         | Command::Explain(_)
         | Command::Reload(_)
-        | Command::Egress(Egress::Close(_) | Egress::Switch(EgressSwitch::On(_)))
+        | Command::Egress(Egress::Close(_) | Egress::Ranges(_) | Egress::Switch(EgressSwitch::On(_)))
         | Command::Events(Events::Reverify(_))
         | Command::Log(Log::Verify(_))
         | Command::Grant(Grant { command: Some(GrantCommand::Show(_)), .. }) => true,

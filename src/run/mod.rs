@@ -34,8 +34,8 @@ use self::metrics::ConfigMetrics;
 use self::node::Node;
 use self::reload::{Reloader, State};
 use self::sink::Sink;
-pub(crate) use self::way_out::judge as judge_calls;
 use self::way_out::{Loader, WayOut};
+pub(crate) use self::way_out::{Machine, judge as judge_calls};
 
 /// Why the appliance did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -164,8 +164,8 @@ fn serve(
 
     let calls = match way_out {
         Some(way_out) => {
-            let (open, service) = way_out.serve(appliance, clock, &beside.runtime, &handle)?;
-            add(service);
+            let (open, services) = way_out.serve(appliance, clock, &beside.runtime, &handle)?;
+            services.into_iter().for_each(&mut add);
             Some(open)
         }
         None => None,

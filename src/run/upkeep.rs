@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use ratelimit::{InFlight, LocalLimits, Unauthenticated};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 use super::health::Health;
 use super::reload::Reloader;
@@ -158,6 +159,7 @@ pub(super) fn watch(runtime: &Runtime, mut watcher: Watcher, reloader: &Arc<Relo
         // What is left is watched on: one that fails must not silence the other.
         let mut hangup = hangup.inspect_err(|error| tracing::error!(%error, "SIGHUP cannot be watched")).ok();
         let mut files = true;
+        let mut book = reloader.way_out.as_ref().map(|way_out| way_out.book_changes());
         loop {
             tokio::select! {
                 () = hung_up(&mut hangup) => tracing::info!("SIGHUP: reloading"),
@@ -168,6 +170,7 @@ pub(super) fn watch(runtime: &Runtime, mut watcher: Watcher, reloader: &Arc<Relo
                         continue;
                     }
                 }
+                () = book_changed(&mut book) => tracing::info!("exit ranges have changed: reloading"),
                 () = reloader.look_again() => {}
             }
             if reloader.reload_beside(&health).await.is_none() {
@@ -205,6 +208,16 @@ pub(super) fn drain_with(runtime: &Runtime, server: ServerHandle, health: Arc<He
         health.set_draining();
     });
     Ok(())
+}
+
+/// Returns when the book of exit ranges has changed; never, where no call goes out.
+async fn book_changed(book: &mut Option<watch::Receiver<u64>>) {
+    if let Some(changes) = book
+        && changes.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Returns at the next SIGHUP; never, where it cannot be watched.

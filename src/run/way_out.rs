@@ -1,6 +1,7 @@
 //! The role that lets calls out: who may come, what is off, where names are looked up, and its service.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use egress::forward::Forward;
 use egress::forward::headers::Names;
 use egress::metrics::Metrics;
 use egress::ports::{PortCounting, PortMetrics, PortRange, Ports};
+use egress::ranges::{self, At, BookFound, PublicSite, RangesMetrics, Shelf};
 use egress::switches::Switches;
 use egress::{
     About, Callers, Calls, Connections, Egress, Ends, Entry, Parts, Policy, Recorder, Refusal, Settings, Snapshot,
@@ -21,9 +23,10 @@ use egress::{
 use listen::{Behaviour, Forms, HalfClose, ServerHandle};
 use outbound::dial::{ClientIdentity, TcpConnector};
 use outbound::resolve::{CachedResolver, DnsResolver};
-use outbound::{AddressTable, Alpn, Dialer, Own, Resolve, Roots, TlsClient};
+use outbound::{AddressTable, Alpn, Dialer, ExitAddress, Own, Resolve, Roots, TlsClient};
 use prometheus_client::registry::Registry;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 use super::RunError;
 use super::egress_log::{self, EgressLog};
@@ -34,7 +37,7 @@ use super::sink::Sink;
 /// What the role stands on: open, and not yet serving.
 #[derive(Debug)]
 pub(super) struct WayOut {
-    bound: listen::Bound,
+    bound: Bound,
     connections_max: u32,
     pub(super) log: Arc<EgressLog>,
     pub(super) loader: Arc<Loader>,
@@ -43,6 +46,8 @@ pub(super) struct WayOut {
     resolver: ResolverOf,
     ports: Arc<Ports>,
     listener_metrics: Arc<ListenerMetrics>,
+    public_metrics: Arc<ListenerMetrics>,
+    clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
 
@@ -70,14 +75,27 @@ const LISTEN: &str = "listen for calls (egress.listen)";
 /// Idle connections to destinations are looked through this often; they live for a minute.
 const REAP_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 
+const LISTEN_PUBLIC: &str = "listen for those who read exit ranges (egress.ranges.listen)";
+
+/// The addresses of the role.
+#[derive(Debug)]
+pub(super) struct Bound {
+    calls: listen::Bound,
+    /// What everybody may read; mostly nowhere.
+    public: Option<listen::Bound>,
+}
+
 /// Takes the addresses, and does not listen on them yet.
-pub(super) fn bind(appliance: &Appliance) -> Result<listen::Bound, RunError> {
-    listen::Bound::new(&appliance.egress.listen).map_err(RunError::io(LISTEN))
+pub(super) fn bind(appliance: &Appliance) -> Result<Bound, RunError> {
+    let calls = listen::Bound::new(&appliance.egress.listen).map_err(RunError::io(LISTEN))?;
+    let public = &appliance.egress.ranges.listen;
+    let public = (!public.is_empty()).then(|| listen::Bound::new(public)).transpose();
+    Ok(Bound { calls, public: public.map_err(RunError::io(LISTEN_PUBLIC))? })
 }
 
 impl WayOut {
     pub(super) fn open(
-        bound: listen::Bound,
+        bound: Bound,
         connections_max: u32,
         path: &Path,
         appliance: &Appliance,
@@ -108,6 +126,10 @@ impl WayOut {
         registry.register_collector(Box::new(PortMetrics(Arc::clone(&ports))));
         let listener_metrics = ListenerMetrics::register(registry.sub_registry_with_prefix("egress"));
 
+        let shelf = Arc::new(Shelf::open(&file.ranges.book));
+        registry.register_collector(Box::new(RangesMetrics { shelf: Arc::clone(&shelf), clock: Arc::clone(clock) }));
+        let public_metrics = ListenerMetrics::register(registry.sub_registry_with_prefix("egress_ranges"));
+
         let (callers, _) = Callers::new(CallerSettings::default(), Arc::clone(&revocations), Arc::clone(clock));
         let snapshot = Snapshot {
             settings: Settings::of(file),
@@ -128,6 +150,7 @@ impl WayOut {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             callers: Arc::new(callers),
             ports: Arc::clone(&ports),
+            shelf,
             roots,
             tls,
         };
@@ -141,31 +164,35 @@ impl WayOut {
             resolver: ResolverOf(resolver),
             ports,
             listener_metrics,
+            public_metrics,
+            clock: Arc::clone(clock),
             metrics,
         })
     }
 
-    /// What can be wrong with records, switches and revocations.
+    /// What can be wrong with records, switches, revocations and exit ranges.
     pub(super) fn alarms(&self) -> Vec<Alarm> {
         let (log, switches) = (Arc::clone(&self.log), Arc::clone(&self.switches));
         let revocations = Arc::clone(&self.revocations);
+        let (shelf, clock) = (Arc::clone(&self.loader.shelf), Arc::clone(&self.clock));
         let told =
             |what: &str, fault: Option<String>| fault.map(|fault| format!("{what}: {fault}")).into_iter().collect();
         vec![
             Box::new(move || log.alarms()),
             Box::new(move || told("kill switches cannot be read, and those in force stay", switches.fault())),
             Box::new(move || told("revocations cannot be read, and those in force stay", revocations.fault())),
+            Box::new(move || shelf.alarms(At::of_unix_ms(clock.unix_ms()))),
         ]
     }
 
-    /// Everything is loaded: the service, to be added to the server, and the role behind it.
+    /// Everything is loaded: the services, to be added to the server, and the role behind them.
     pub(super) fn serve(
         self,
         appliance: &Appliance,
         clock: &Arc<dyn Clock>,
         runtime: &Runtime,
         server: &ServerHandle,
-    ) -> Result<(Open, listen::Service), RunError> {
+    ) -> Result<(Open, Vec<listen::Service>), RunError> {
         let file = &appliance.egress;
         let recorder: Arc<dyn Recorder> = Arc::<EgressLog>::clone(&self.log);
         // One count below both, so that tunnels and pooled connections to one place are counted together.
@@ -184,12 +211,13 @@ impl WayOut {
         }));
         runtime.spawn(Arc::clone(&self.switches).keep_looking());
         runtime.spawn(self.revocations.keep_looking());
+        runtime.spawn(Arc::clone(&self.loader.shelf).keep_looking());
         runtime.spawn(upkeep(Arc::clone(&egress)));
         runtime.spawn(keep_right(Arc::clone(&egress)));
         runtime.spawn(drain(Arc::clone(&egress), server.clone(), file.listener.drain_timeout));
 
         let bounds = config::Listener { connections_max: self.connections_max, ..file.listener.clone() };
-        let opened = self.bound.listen().map_err(RunError::io(LISTEN))?;
+        let opened = self.bound.calls.listen().map_err(RunError::io(LISTEN))?;
         let behaviour = Behaviour {
             forms: Forms::Proxy,
             half_close: HalfClose::Answer,
@@ -197,7 +225,13 @@ impl WayOut {
         };
         let open = Open { egress: Arc::clone(&egress), ports: self.ports };
         let service = listen::Service::new("egress", bounds, opened, egress, self.listener_metrics);
-        Ok((open, service.with_threads(file.threads).with_behaviour(behaviour)))
+        let mut services = vec![service.with_threads(file.threads).with_behaviour(behaviour)];
+        if let Some(public) = self.bound.public {
+            let opened = public.listen().map_err(RunError::io(LISTEN_PUBLIC))?;
+            let site = Arc::new(PublicSite::new(Arc::clone(&self.loader.shelf)));
+            services.push(listen::Service::new("egress-ranges", ranges::bounds(), opened, site, self.public_metrics));
+        }
+        Ok((open, services))
     }
 }
 
@@ -250,6 +284,7 @@ pub(crate) struct Loader {
     snapshot: Arc<ArcSwap<Snapshot>>,
     callers: Arc<Callers>,
     ports: Arc<Ports>,
+    shelf: Arc<Shelf>,
     roots: Roots,
     tls: TlsClient,
 }
@@ -268,14 +303,33 @@ fn port_range() -> (PortRange, Option<std::io::Error>) {
     }
 }
 
-/// What of the appliance's file is a matter of destinations, judged. With an error among the faults the file is faulty.
-pub(crate) fn judge(appliance: &Appliance, path: &Path) -> (Option<Compiled>, Vec<Fault>) {
+/// Whose addresses calls are to leave from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Machine {
+    /// This one's.
+    This,
+    /// Another one's: whether it has them cannot be found out here.
+    Another,
+}
+
+/// What of the appliance's file is a matter of destinations and of exits, judged. With an error among the faults the file
+/// is faulty.
+pub(crate) fn judge(
+    appliance: &Appliance,
+    path: &Path,
+    book: &BookFound,
+    on: Machine,
+) -> (Option<Compiled>, Vec<Fault>) {
     let (catalogue, mut faults) = compile::catalogue(appliance);
     let Some(catalogue) = catalogue else { return (None, faults) };
     let (compiled, more) = Compiled::new(appliance, path, &catalogue);
     faults.extend(more);
     let (_, keys) = CallerSettings::of(&appliance.egress, []);
     faults.extend(keys.into_iter().map(|key| Fault::error(path, key.key, key.fault.to_string()).at(key.line)));
+    faults.extend(ranges::check(&appliance.egress, path, book, &AddressTable::shipped()));
+    if on == Machine::This {
+        faults.extend(ranges::check_machine(&appliance.egress, path, outbound::is_on_machine));
+    }
     let sound = !config::has_errors(&faults);
     (sound.then_some(compiled), faults)
 }
@@ -283,7 +337,13 @@ pub(crate) fn judge(appliance: &Appliance, path: &Path) -> (Option<Compiled>, Ve
 impl Loader {
     /// The same, of the file that this process was started with.
     pub(super) fn compile(&self, appliance: &Appliance) -> (Option<Compiled>, Vec<Fault>) {
-        judge(appliance, &self.path)
+        self.shelf.look();
+        judge(appliance, &self.path, &self.shelf.found(), Machine::This)
+    }
+
+    /// A number that changes with the book of exit ranges: what is configured is judged anew.
+    pub(super) fn book_changes(&self) -> watch::Receiver<u64> {
+        self.shelf.watch()
     }
 
     /// Swaps the snapshot. The addresses of the machine are read anew: one that was added is the appliance's own.
@@ -309,10 +369,7 @@ impl Loader {
             Fault::warning(&self.path, "egress.limits.ports_percent_max", message)
         }));
         let ids = tenants.clone().map(|(tenant, out)| (&tenant.id, out)).collect::<Vec<(&TenantId, _)>>();
-        let pools = appliance.egress.pool.iter().map(|pool| {
-            let exits = pool.addresses.iter().map(|address| settings::exit(&address.value, pool.freebind));
-            (pool.name.value.as_str().into(), exits.collect())
-        });
+        let pools = self.pools(appliance);
         let connections: Vec<(TenantId, Entry)> = self.connections(tenants.clone(), &mut faults);
         let names = match Names::new(&appliance.egress.name, None) {
             Ok(names) => names,
@@ -326,7 +383,7 @@ impl Loader {
             names,
             policy: compiled.policy(ids),
             rules: Arc::new(compiled.vetting(own)),
-            pools: pools.collect(),
+            pools,
             connections: Connections::new(connections),
             tls: self.tls.clone(),
         }));
@@ -338,6 +395,37 @@ impl Loader {
 }
 
 impl Loader {
+    /// The pools, without what the book of exit ranges says nobody may leave from. The file was found to be in order with
+    /// it; but a book can come later than a file, from elsewhere, and no call leaves from what is not published.
+    fn pools(&self, appliance: &Appliance) -> HashMap<Box<str>, Arc<[ExitAddress]>> {
+        let published = self.shelf.current();
+        let mut left_out = Vec::new();
+        let mut may = |pool: &config::Pool, address: IpAddr| {
+            let Some(published) = published.as_ref().filter(|_| !pool.private) else { return true };
+            let why = published.covers(&pool.name.value, address).err();
+            left_out.extend(
+                why.as_ref()
+                    .map(|why| format!("no call leaves from {address} of the pool \"{}\": it {why}", pool.name.value)),
+            );
+            why.is_none()
+        };
+        let mut pools = HashMap::new();
+        for pool in &appliance.egress.pool {
+            let exits = pool.addresses.iter().map(|address| settings::exit(&address.value, pool.freebind));
+            let exits = exits.filter_map(|exit| {
+                let v4 = exit.v4.filter(|address| may(pool, IpAddr::V4(*address)));
+                let v6 = exit.v6.filter(|address| may(pool, IpAddr::V6(*address)));
+                (v4.is_some() || v6.is_some()).then_some(ExitAddress { v4, v6, ..exit })
+            });
+            pools.insert(pool.name.value.as_str().into(), exits.collect());
+        }
+        if !left_out.is_empty() {
+            tracing::error!(addresses = left_out.len(), first = ?left_out.first(), "exit addresses are not published");
+        }
+        self.shelf.tell_unpublished(left_out);
+        pools
+    }
+
     /// Every connection, with TLS of its own where it has some. One whose TLS cannot be made is told of and is not there.
     fn connections<'t>(
         &self,

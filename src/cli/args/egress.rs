@@ -5,7 +5,7 @@ use domain::{ConnectorId, TenantId};
 use egress::Way;
 use outbound::HostPattern;
 
-use super::{ConfigFile, EgressClose, EgressLog, EgressTop, Form};
+use super::{ConfigFile, EgressClose, EgressLog, EgressRanges, EgressTop, Form};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Egress {
@@ -39,6 +39,9 @@ pub(crate) enum Egress {
                             Example:\n  tidegate egress close call_06dczqd2000020000000000000"
     )]
     Close(EgressClose),
+    /// Exit ranges: announce, activate, drain and retire them, and publish what they are
+    #[command(subcommand)]
+    Ranges(EgressRanges),
 }
 
 #[derive(Debug, Subcommand)]

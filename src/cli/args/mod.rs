@@ -8,6 +8,7 @@ use super::out::Colour;
 
 mod egress;
 mod egress_log;
+mod egress_ranges;
 mod egress_top;
 mod events;
 mod explain;
@@ -16,6 +17,10 @@ mod signing;
 
 pub(crate) use egress::{Egress, EgressSwitch, EgressSwitchList, EgressSwitchOff, EgressSwitchOn, SwitchScope};
 pub(crate) use egress_log::EgressLog;
+pub(crate) use egress_ranges::{
+    EgressRanges, RangeAnnounce, RangeForced, RangePlain, RangeRenew, RangesExport, RangesImport, RangesKey,
+    RangesRead, RangesVerify,
+};
 pub(crate) use egress_top::{EgressClose, EgressTop};
 pub(crate) use events::{Events, EventsExport, EventsList, EventsReverify, EventsShow, EventsTail, Scope, Span};
 pub(crate) use explain::{Answer, Explain};
@@ -97,7 +102,7 @@ pub(crate) enum Command {
     /// Look at the event log's files
     #[command(subcommand)]
     Log(Log),
-    /// The way out: what is switched off
+    /// The way out: what was called, what is switched off, which addresses calls leave from
     #[command(subcommand)]
     Egress(Egress),
     /// The schemes by which deliveries prove who sent them
@@ -159,6 +164,9 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
+    /// This is not the machine that the files are for: exit addresses need not be on it
+    #[arg(long)]
+    pub(crate) elsewhere: bool,
     #[command(flatten)]
     pub(crate) file: ConfigFile,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `tidegate egress …`: what an operator does about the way out.
 
 mod log;
+mod ranges;
 mod switch;
 mod top;
 
@@ -13,6 +14,7 @@ pub(super) fn run(command: &Egress, shell: &mut Shell<'_>) -> Outcome {
         Egress::Log(args) => log::run(args, shell),
         Egress::Top(args) => top::run(args, shell),
         Egress::Close(args) => top::close(args, shell),
+        Egress::Ranges(command) => ranges::run(command, shell),
         Egress::Switch(EgressSwitch::Off(args)) => switch::off(args, shell),
         Egress::Switch(EgressSwitch::On(args)) => switch::on(args, shell),
         Egress::Switch(EgressSwitch::List(args)) => switch::list(args, shell),

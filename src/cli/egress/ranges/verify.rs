@@ -1,0 +1,88 @@
+//! `tidegate egress ranges verify`: what a provider's support desk does with a document.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use egress::caller::PublicKey;
+use egress::ranges::{At, Checked, DOCUMENT_BYTES_MAX, verify};
+use serde_json::json;
+
+use super::super::super::Shell;
+use super::super::super::args::RangesVerify;
+use super::super::super::exit::{Exit, Failure, Outcome};
+use super::shown;
+
+/// Longer than any signature and key.
+const SMALL_BYTES_MAX: u64 = 16 << 10;
+
+pub(super) fn run(args: &RangesVerify, shell: &mut Shell<'_>) -> Outcome {
+    let beside = || args.documents.first().map(|first| first.with_file_name("egress-ranges.pub.pem"));
+    let key_path = args.key.clone().or_else(beside).unwrap_or_default();
+    let text = read(&key_path, SMALL_BYTES_MAX)?;
+    let key = PublicKey::parse(&text).map_err(|fault| {
+        Failure::failed(format_args!("{} {fault}", shown(&key_path)), "name the public key with --key")
+    })?;
+    if args.key.is_none() {
+        shell.out.remark("the key is the one beside the document; pin it and name it with --key");
+    }
+    let now = At::of_unix_ms(shell.clock.unix_ms());
+    let mut before: Option<Checked> = None;
+    for (path, left) in args.documents.iter().zip((0..args.documents.len()).rev()) {
+        let bytes = read(path, DOCUMENT_BYTES_MAX)?;
+        let signature = read(&with_sig(path), SMALL_BYTES_MAX)?;
+        // Only the last one has to be good today.
+        let checked = verify(&bytes, &signature, &key, (left == 0).then_some(now)).and_then(|checked| {
+            before.as_ref().map_or(Ok(()), |before| checked.follows(before))?;
+            Ok(checked)
+        });
+        match checked {
+            Ok(checked) => {
+                say(path, &checked, args, shell)?;
+                before = Some(checked);
+            }
+            Err(fault) => {
+                if args.form.json {
+                    shell.out.json(&json!({ "ok": false, "file": shown(path), "message": fault.to_string() }))?;
+                } else {
+                    shell.out.line(format_args!("no: {}: {fault}", shown(path)))?;
+                }
+                return Ok(Exit::No);
+            }
+        }
+    }
+    Ok(Exit::Yes)
+}
+
+fn say(path: &Path, checked: &Checked, args: &RangesVerify, shell: &mut Shell<'_>) -> Outcome<()> {
+    let document = &checked.document;
+    let (serial, valid_until) = (document.serial, document.valid_until);
+    if args.form.json {
+        let file = shown(path);
+        return shell.out.json(&json!({ "ok": true, "file": file, "serial": serial, "validUntil": valid_until }));
+    }
+    let count = |state| document.prefixes.iter().filter(|range| range.state == state).count();
+    let states = egress::ranges::State::ALL.map(|state| format!("{} {state}", count(state))).join(", ");
+    shell.out.line(format_args!("ok: {}: version {serial}, valid until {valid_until}: {states}", shown(path)))
+}
+
+fn with_sig(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".sig");
+    name.into()
+}
+
+fn read(path: &Path, bytes_max: u64) -> Outcome<Vec<u8>> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(
+            format_args!("could not read {}: {error}", shown(path)),
+            "a document, its .sig and the public key are needed",
+        )
+    };
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(Failure::plain(format_args!("{} is larger than anything that is published", shown(path))));
+    }
+    Ok(bytes)
+}
