@@ -217,7 +217,7 @@ async fn book_changed(book: &mut Option<watch::Receiver<u64>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Returns at the next SIGHUP; never, where it cannot be watched.
