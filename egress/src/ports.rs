@@ -17,6 +17,7 @@ mod range;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -44,6 +45,23 @@ pub struct Pressure {
     pub open: u32,
     /// How many may be.
     pub open_max: u32,
+}
+
+impl Pressure {
+    /// From four fifths on: there is time left to add an exit address.
+    pub fn is_near(&self) -> bool {
+        u64::from(self.open) * 5 >= u64::from(self.open_max) * 4
+    }
+}
+
+impl fmt::Display for Pressure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { to, open, open_max, .. } = self;
+        match self.exit {
+            Some(exit) => write!(f, "{open} of {open_max} local ports from {exit} to {to}"),
+            None => write!(f, "{open} of {open_max} local ports to {to}"),
+        }
+    }
 }
 
 /// There is no room for another connection.

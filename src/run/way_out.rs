@@ -13,7 +13,7 @@ use egress::compile::{self, Compiled, TenantOut, Written};
 use egress::forward::Forward;
 use egress::forward::headers::Names;
 use egress::metrics::Metrics;
-use egress::ports::{PortCounting, PortMetrics, PortRange, Ports};
+use egress::ports::{PortCounting, PortMetrics, PortRange, Ports, Pressure};
 use egress::ranges::{self, At, BookFound, PublicSite, RangesMetrics, Shelf};
 use egress::switches::Switches;
 use egress::{
@@ -74,6 +74,9 @@ const LISTEN: &str = "listen for calls (egress.listen)";
 
 /// Idle connections to destinations are looked through this often; they live for a minute.
 const REAP_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Exit addresses that readyz tells of where their ports run out.
+const EXITS_ALARMED_MAX: usize = 5;
 
 const LISTEN_PUBLIC: &str = "listen for those who read exit ranges (egress.ranges.listen)";
 
@@ -173,12 +176,16 @@ impl WayOut {
     /// What can be wrong with records, switches, revocations and exit ranges.
     pub(super) fn alarms(&self) -> Vec<Alarm> {
         let (log, switches) = (Arc::clone(&self.log), Arc::clone(&self.switches));
-        let revocations = Arc::clone(&self.revocations);
+        let (revocations, ports) = (Arc::clone(&self.revocations), Arc::clone(&self.ports));
         let (shelf, clock) = (Arc::clone(&self.loader.shelf), Arc::clone(&self.clock));
         let told =
             |what: &str, fault: Option<String>| fault.map(|fault| format!("{what}: {fault}")).into_iter().collect();
         vec![
             Box::new(move || log.alarms()),
+            Box::new(move || {
+                let worst = ports.worst(EXITS_ALARMED_MAX).into_iter().filter(Pressure::is_near);
+                worst.map(|worst| format!("{worst} are in use; add exit addresses to the pool")).collect()
+            }),
             Box::new(move || told("kill switches cannot be read, and those in force stay", switches.fault())),
             Box::new(move || told("revocations cannot be read, and those in force stay", revocations.fault())),
             Box::new(move || shelf.alarms(At::of_unix_ms(clock.unix_ms()))),

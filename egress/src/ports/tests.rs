@@ -51,6 +51,9 @@ fn each_route_has_its_own_ports_and_gets_them_back() {
         [(exit, 95), (None, 1), (other, 1)]
     );
     assert_eq!(ports.worst(1), worst[..1]);
+    assert!(worst[0].is_near() && !worst[1].is_near());
+    assert_eq!(worst[0].to_string(), "95 of 95 local ports from 192.0.2.1 to 198.51.100.1:443");
+    assert!(!Pressure { open: 75, ..worst[0] }.is_near() && Pressure { open: 76, ..worst[0] }.is_near());
     drop(held.pop());
     held.push(ports.take(exit, to("198.51.100.1:443")).unwrap());
     drop((held, others));

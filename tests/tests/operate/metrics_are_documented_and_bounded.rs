@@ -61,3 +61,27 @@ async fn health_and_readiness_are_told_on_the_admin_listener_alone() {
         assert_eq!(sender.send(&request).await.status, 404, "{path} is nothing to a provider");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_of_calls_are_documented() {
+    let node = Appliance::usual()
+        .set("egress", "listen", "[\"127.0.0.1:0\"]")
+        // Nothing is looked up here.
+        .set("egress.dns", "servers", "[\"192.0.2.53\"]")
+        .start()
+        .await;
+    let plain = |name: &str| name.trim_end_matches("_total").to_owned();
+    // A listener has those of every listener; exit ranges have theirs where there is a book of them.
+    let is_of_calls = |name: &str| {
+        let of_others = ["tidegate_egress_listener_", "tidegate_egress_ranges_"];
+        name.starts_with("tidegate_egress_") && !of_others.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let metrics = node.metrics().await;
+    let real: BTreeSet<String> =
+        metrics.families.keys().filter(|name| is_of_calls(name)).map(|name| plain(name)).collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("docs/egress.md");
+    let document = std::fs::read_to_string(&path).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split('`').next());
+    let documented: BTreeSet<String> = rows.filter(|name| is_of_calls(name)).map(plain).collect();
+    assert_eq!(real, documented, "docs/egress.md has not the metrics that there are");
+}
