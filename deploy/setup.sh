@@ -8,9 +8,9 @@ for part in "$@"; do
   case "$part" in
     # zlib-ng (in Pingora) is built by cmake, ring and blake3 by a C compiler. curl is what a first delivery is sent with.
     build) wanted+=(build-essential cmake pkg-config ca-certificates curl) ;;
-    # ext4 on loop devices and a FUSE disk for power cuts, strace to see syncs, faketime for clocks that step, curl
-    # and Python as honest clients.
-    test) wanted+=(e2fsprogs mount strace faketime python3-fusepy git curl python3 jq openssl iproute2 util-linux) ;;
+    # ext4 on loop devices and a FUSE disk for power cuts, strace to see syncs, faketime for clocks that step, networks
+    # and firewalls in namespaces, curl and Python as honest clients.
+    test) wanted+=(e2fsprogs mount strace faketime python3-fusepy git curl python3 jq openssl iproute2 nftables util-linux) ;;
     # A virtual machine whose disk logs every write, and what its first file system is made of. The kernel comes by
     # tests/tools/guest-kernel.sh, which does not install it.
     torture) wanted+=(qemu-system-x86 busybox-static dmsetup kmod cpio) ;;

@@ -22,6 +22,7 @@ use crate::settings::{self, Endpoint, Tenant, endpoint, tenant};
 pub struct Appliance {
     tenants: Vec<Tenant>,
     tables: BTreeMap<String, BTreeMap<String, String>>,
+    extra: String,
     log_directory: Option<PathBuf>,
     under: Vec<String>,
     environment: Vec<(String, String)>,
@@ -80,6 +81,7 @@ impl Appliance {
         let new = Self {
             tenants: Vec::new(),
             tables: BTreeMap::new(),
+            extra: String::new(),
             log_directory: None,
             under: Vec::new(),
             environment: Vec::new(),
@@ -104,6 +106,13 @@ impl Appliance {
     #[must_use]
     pub fn set(mut self, table: &str, key: &str, value: &str) -> Self {
         self.tables.entry(table.into()).or_default().insert(key.into(), value.into());
+        self
+    }
+
+    /// TOML that goes to the end of the appliance's file as it is.
+    #[must_use]
+    pub fn extra(mut self, text: &str) -> Self {
+        self.extra.push_str(text);
         self
     }
 
@@ -148,6 +157,7 @@ impl Appliance {
         }
         let mut toml = String::new();
         settings::write_tables(&mut toml, &self.tables);
+        toml.push_str(&self.extra);
         std::fs::write(directory.join("tidegate.toml"), toml).expect("the configuration");
         std::fs::create_dir(directory.join("tenants")).expect("a directory");
         for tenant in &self.tenants {
@@ -191,6 +201,13 @@ impl Node {
 
     pub fn environment(&mut self, name: &str, value: &str) {
         self.environment.push((name.into(), value.into()));
+    }
+
+    /// Fails where the configuration has faults, and says them: a tenant whose file has some would merely be unknown.
+    pub fn checked(&self) -> &Self {
+        let output = self.cli(&["check"]);
+        assert!(output.status.success(), "{}{}", lossy(&output.stdout), lossy(&output.stderr));
+        self
     }
 
     /// Starts the binary without waiting for anything.

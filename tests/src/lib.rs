@@ -9,12 +9,14 @@
 
 pub mod appliance;
 pub mod book;
+pub mod call;
 pub mod disk;
 pub mod events;
 pub mod guest;
 pub mod judge;
 pub mod load;
 pub mod metrics;
+pub mod network;
 pub mod patience;
 pub mod random;
 pub mod response;
@@ -22,6 +24,7 @@ pub mod sender;
 pub mod settings;
 pub mod signing;
 pub mod trace;
+pub mod world;
 pub mod write_log;
 
 pub use appliance::{Appliance, Node};
