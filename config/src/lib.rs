@@ -34,8 +34,8 @@ mod watch;
 
 pub use appliance::{ApplianceInPart, NamesRead, appliance_in_part, load_appliance, parse_appliance, reload_appliance};
 pub use egress::{
-    Connection, ConnectionTls, Credential, CredentialKind, EgressRole, EgressRule, EgressToken, RuleMode, SniRule,
-    TenantEgress,
+    CertificateBy, Connection, ConnectionTls, Credential, CredentialKind, EgressCertificate, EgressRole, EgressRule,
+    EgressToken, RuleMode, SniRule, TenantEgress,
 };
 pub use environment::{Environment, MapEnvironment, ProcessEnvironment};
 pub use fault::{Fault, Severity, has_errors};
@@ -47,9 +47,10 @@ pub use schema::{appliance_schema, schema, tenant_schema};
 pub use scheme::SchemeDeclaration;
 pub use secret::{ResolvedSecret, resolve_secret};
 pub use settings::{
-    Admin, Appliance, Connectors, Egress, EgressDns, EgressLimits, EgressRanges, EgressRecords, Gateway, Holding,
-    Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits, Opening,
-    PlaintextGrants, Pool, PoolAddress, RetentionClass, SyncMode, Tenants, Unauthenticated, WhenFull,
+    Admin, Appliance, Connectors, Egress, EgressDns, EgressLimits, EgressRanges, EgressRecords, EgressTls, Gateway,
+    Holding, Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits,
+    Opening, PlaintextGrants, Pool, PoolAddress, RetentionClass, SyncMode, Tenants, TlsVersion, Unauthenticated,
+    WhenFull,
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;

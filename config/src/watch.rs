@@ -55,6 +55,8 @@ struct Every {
 struct Watched {
     file: PathBuf,
     tenants: PathBuf,
+    /// Files elsewhere that are only looked at: certificates, which are exchanged days before they end.
+    others: Vec<PathBuf>,
 }
 
 /// Watches until it is dropped.
@@ -72,7 +74,8 @@ impl Watcher {
     /// before the files are loaded: what changes after this call is told.
     pub fn start(file: &Path, appliance: &Appliance) -> Self {
         let tenants = appliance.tenants.directory.clone();
-        let watched = Watched { file: absolute(file), tenants: absolute(&tenants) };
+        let others = appliance.egress.tls.files();
+        let watched = Watched { file: absolute(file), tenants: absolute(&tenants), others };
         Self::with(watched, Every { alone: POLL, beside: BESIDE }, SystemClock::shared(), false)
     }
 
@@ -80,7 +83,7 @@ impl Watcher {
         let (sender, changes) = watch::channel(0);
         let remote = only_poll || poll::is_remote(&watched.tenants) || poll::is_remote(&watched.file);
         let events = if remote { None } else { events_of(&watched) };
-        let seen = poll::look(&watched.file, &watched.tenants);
+        let seen = poll::look(&watched);
         let started = pipe().and_then(|(stopped, stop)| {
             let body = move || {
                 // Everybody may lower a priority: only a sandbox can refuse it, and then the looks are felt.
@@ -219,7 +222,7 @@ impl Watch {
     /// What is seen, and how long to wait until the next look.
     fn look(&self, pause: Duration) -> (u64, Duration) {
         let began = self.clock.monotonic();
-        let now = poll::look(&self.watched.file, &self.watched.tenants);
+        let now = poll::look(&self.watched);
         (now, pause.max(self.clock.monotonic().saturating_sub(began) * SHARE))
     }
 

@@ -107,13 +107,15 @@ fn listeners(check: &mut Check<'_, '_, '_>, appliance: &Appliance) {
     }
     let (is_sound, listen) = (check.sound(&["admin.listen"]), admin.listen);
     let way_out = &appliance.egress;
-    for (role, enabled, addresses) in
-        [("gateway", gateway.enabled, &gateway.listen), ("egress", way_out.enabled, &way_out.listen)]
-    {
-        let keys = [format!("{role}.enabled"), format!("{role}.listen")];
+    for (role, key, enabled, addresses) in [
+        ("gateway", "gateway.listen", gateway.enabled, &gateway.listen),
+        ("egress", "egress.listen", way_out.enabled, &way_out.listen),
+        ("egress", "egress.tls.listen", way_out.enabled, &way_out.tls.listen),
+    ] {
+        let keys = [&*format!("{role}.enabled"), key];
         let is_taken = || addresses.iter().any(|address| egress::is_same_place(*address, listen));
-        if enabled && is_sound && keys.iter().all(|key| check.sound(&[key])) && is_taken() {
-            let message = format!("{listen} is taken by {role}.listen; choose another port");
+        if enabled && is_sound && check.sound(&keys) && is_taken() {
+            let message = format!("{listen} is taken by {key}; choose another port");
             check.fault(&["admin", "listen"], &message);
         }
     }

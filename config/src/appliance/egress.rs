@@ -14,6 +14,7 @@ pub(super) fn cross_check(check: &mut Check<'_, '_, '_>, appliance: &Appliance) 
     }
     listeners(check, egress, &appliance.gateway);
     published(check, appliance);
+    tls(check, egress);
     if egress.mode == RuleMode::Open {
         check.warn(
             &["egress", "mode"],
@@ -31,28 +32,63 @@ fn listeners(check: &mut Check<'_, '_, '_>, egress: &Egress, gateway: &Gateway) 
         return;
     }
     let takes = gateway.enabled && check.sound(&["gateway.enabled", "gateway.listen"]);
+    let with_tls = if check.sound(&["egress.tls.listen"]) { egress.tls.listen.as_slice() } else { &[] };
     let mut listening = BTreeSet::new();
-    for address in &egress.listen {
-        if !listening.insert(*address) {
-            check.fault(&["egress", "listen"], &format!("names {address} twice; write it once"));
+    for (key, addresses) in
+        [(&["egress", "listen"][..], egress.listen.as_slice()), (&["egress", "tls", "listen"], with_tls)]
+    {
+        for address in addresses {
+            if !listening.insert(*address) {
+                check.fault(key, &format!("names {address} twice; write it once"));
+            }
+            let taken = gateway.listen.iter().find(|other| takes && is_same_place(**other, *address));
+            if let Some(other) = taken {
+                let message = format!("{address} is taken by gateway.listen ({other}); choose another port");
+                check.fault(key, &message);
+            }
         }
-        let taken = gateway.listen.iter().find(|other| takes && is_same_place(**other, *address));
-        if let Some(other) = taken {
-            let message = format!("{address} is taken by gateway.listen ({other}); choose another port");
-            check.fault(&["egress", "listen"], &message);
-        }
+    }
+    let shared = with_tls.iter().find_map(|address| {
+        let other = egress.listen.iter().find(|other| *other != address && is_same_place(**other, *address))?;
+        Some((address, other))
+    });
+    if let Some((address, other)) = shared {
+        let message = format!("{address} is taken by egress.listen ({other}); choose another port");
+        check.fault(&["egress", "tls", "listen"], &message);
+    }
+    if egress.listen.is_empty() && with_tls.is_empty() && check.sound(&["egress.tls.listen"]) {
+        check.fault(&["egress", "listen"], "names no address, and egress.tls.listen names none: nobody can call");
     }
     let open = egress.listen.iter().find(|address| !address.ip().is_loopback());
     let Some(open) = open.filter(|_| check.sound(&["egress.plaintext_grants"])) else { return };
     let message = match egress.plaintext_grants {
         PlaintextGrants::Loopback => {
-            "is reached from other machines without TLS, and plaintext_grants = \"loopback\": whoever calls here proves nothing, every grant and token is refused. Listen on a loopback address"
+            "is reached from other machines without TLS, and plaintext_grants = \"loopback\": whoever calls here proves nothing, every grant and token is refused. Listen on a loopback address, or with TLS (egress.tls)"
         }
         PlaintextGrants::Never => {
             "has no TLS, and plaintext_grants = \"never\": whoever calls here proves nothing, every grant and token is refused"
         }
     };
     check.warn(&["egress", "listen"], &format!("{open} {message}"));
+}
+
+fn tls(check: &mut Check<'_, '_, '_>, egress: &Egress) {
+    let keys = ["egress.tls.listen", "egress.tls.certificate", "egress.tls.key", "egress.tls.client_roots"];
+    if !check.sound(&keys) {
+        return;
+    }
+    let tls = &egress.tls;
+    let written = [("certificate", &tls.certificate), ("key", &tls.key), ("client_roots", &tls.client_roots)];
+    if tls.listen.is_empty() {
+        for (key, _) in written.iter().filter(|(_, reference)| reference.is_some()) {
+            check.fault(&["egress", "tls", key], "has no use: egress.tls.listen names no address to listen on with it");
+        }
+        return;
+    }
+    for (key, _) in written[..2].iter().filter(|(_, reference)| reference.is_none()) {
+        let message = format!("is missing, and egress.tls.listen needs it; write `{key} = \"file:PATH\"`");
+        check.fault(&["egress", "tls", key], &message);
+    }
 }
 
 /// Whether two sockets cannot both be listened on.

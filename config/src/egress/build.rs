@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use domain::Secret;
 
-use super::tables::{ConnectionTable, CredentialTable, EgressTable, Kind, RoleTable, TokenTable};
-use super::tenant::{Connection, ConnectionTls, Credential, CredentialKind, EgressRole, EgressToken, TenantEgress};
+use super::tables::{CertificateTable, ConnectionTable, CredentialTable, EgressTable, Kind, RoleTable, TokenTable};
+use super::tenant::{
+    CertificateBy, Connection, ConnectionTls, Credential, CredentialKind, EgressCertificate, EgressRole, EgressToken,
+    TenantEgress,
+};
 use crate::document::Document;
 use crate::form::Located;
 use crate::tenant_file::{Resolve, Rules, resolve_plain};
@@ -53,6 +56,8 @@ fn build_own(document: &mut Document<'_>, table: EgressTable, rules: &Rules) -> 
     let roles = document.within("role", |document| build_roles(document, table.role));
     let roles_known = document.is_read_in_each("role", "name");
     let tokens = document.within("token", |document| build_tokens(document, table.token, &roles, roles_known));
+    let certificates =
+        document.within("certificate", |document| build_certificates(document, table.certificate, &roles, roles_known));
     TenantEgress {
         mode: table.mode,
         allow: table.allow.into(),
@@ -61,6 +66,7 @@ fn build_own(document: &mut Document<'_>, table: EgressTable, rules: &Rules) -> 
         sni: table.sni,
         roles: roles.into(),
         tokens: tokens.into(),
+        certificates: certificates.into(),
         ..TenantEgress::default()
     }
 }
@@ -99,14 +105,7 @@ fn build_tokens(
                 let message = format!("is the second token named \"{}\"; give each its own name", table.name);
                 document.fault(span.clone(), message);
             }
-            let role = table.role.map(|role| {
-                if roles_known && !roles.iter().any(|known| *known.name == *role.value) {
-                    let message =
-                        format!("\"{}\" is no role of this file; add a [[egress.role]] of that name", role.value);
-                    document.within("role", |document| document.fault(role.span.clone(), message));
-                }
-                role.value.into()
-            });
+            let role = table.role.map(|role| role_of(document, role, roles, roles_known));
             let Some(hash) = table.hash else { return };
             if !hashes.insert(hash) {
                 let message = "is the digest of another token of this file; every token is another one";
@@ -117,6 +116,57 @@ fn build_tokens(
         });
     }
     tokens
+}
+
+fn build_certificates(
+    document: &mut Document<'_>,
+    tables: Vec<Located<CertificateTable>>,
+    roles: &[EgressRole],
+    roles_known: bool,
+) -> Vec<EgressCertificate> {
+    let (mut names, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut certificates = Vec::with_capacity(tables.len());
+    for Located { span, index, value: table } in tables {
+        document.within_index(index, |document| {
+            let is_read = document.is_clean();
+            if !names.insert(table.name.clone()) && !table.name.is_empty() {
+                let message = format!("is the second certificate named \"{}\"; give each its own name", table.name);
+                document.fault(span.clone(), message);
+            }
+            let role = table.role.map(|role| role_of(document, role, roles, roles_known));
+            let by = match (table.sha256, table.san) {
+                (Some(digest), None) => CertificateBy::Sha256(digest.value),
+                (None, Some(name)) => CertificateBy::San(name.value.into()),
+                (Some(_), Some(name)) => {
+                    let message = "stands beside sha256; write the one that the certificate is recognised by";
+                    return document.within("san", |document| document.fault(name.span.clone(), message));
+                }
+                // What was misread has been said.
+                (None, None) if !is_read => return,
+                (None, None) => {
+                    let message = "has neither sha256 nor san; write what the certificate is recognised by";
+                    return document.fault(span.clone(), message);
+                }
+            };
+            if !seen.insert(by.clone()) {
+                let key = if matches!(by, CertificateBy::Sha256(_)) { "sha256" } else { "san" };
+                let message = "is what another certificate of this file is recognised by";
+                document.within(key, |document| document.fault(span.clone(), message));
+            }
+            let line = document.line(span.start);
+            certificates.push(EgressCertificate { name: table.name.into(), by, role, line });
+        });
+    }
+    certificates
+}
+
+/// The role that something is for, which is one of the file's.
+fn role_of(document: &mut Document<'_>, role: Located<String>, roles: &[EgressRole], roles_known: bool) -> Box<str> {
+    if roles_known && !roles.iter().any(|known| *known.name == *role.value) {
+        let message = format!("\"{}\" is no role of this file; add a [[egress.role]] of that name", role.value);
+        document.within("role", |document| document.fault(role.span.clone(), message));
+    }
+    role.value.into()
 }
 
 fn build_credentials(

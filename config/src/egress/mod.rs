@@ -11,6 +11,7 @@ pub use rule::{EgressRule, RuleMode};
 pub(crate) use rule::{Rule, RuleTable, mode};
 pub(crate) use tables::{ConnectionTable, CredentialTable, EgressTable, connector_id};
 pub use tenant::{
-    Connection, ConnectionTls, Credential, CredentialKind, EgressRole, EgressToken, SniRule, TenantEgress,
+    CertificateBy, Connection, ConnectionTls, Credential, CredentialKind, EgressCertificate, EgressRole, EgressToken,
+    SniRule, TenantEgress,
 };
 pub(crate) use text::{header, header_name, host_text, parameter, port};

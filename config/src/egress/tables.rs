@@ -4,7 +4,7 @@ use domain::{ConnectionId, ConnectorId};
 
 use super::rule::{EgressRule, Rule, RuleMode, mode};
 use super::tenant::SniRule;
-use super::text::{base_url, header, parameter, token_hash};
+use super::text::{base_url, certificate_digest, header, parameter, subject_name, token_hash};
 use crate::form::{Choice, List, Located, Maybe, Moment, Placed, Table, Text, needed, settings, text};
 use crate::settings::{RULES_MAX, class_name};
 use crate::tenant_file::reference;
@@ -40,6 +40,8 @@ settings! {
         role: Vec<Located<RoleTable>> = Vec::new(), List(Placed(Table), 0..=256), live, "";
         /// Static tokens, for callers that cannot be given grants.
         token: Vec<Located<TokenTable>> = Vec::new(), List(Placed(Table), 0..=1024), live, "";
+        /// Client certificates, for callers that prove themselves by one (`egress.tls` of the appliance's file).
+        certificate: Vec<Located<CertificateTable>> = Vec::new(), List(Placed(Table), 0..=1024), live, "";
     }
 
     /// Callers of the tenant that may go elsewhere than the rest.
@@ -56,6 +58,20 @@ settings! {
         mode: Option<RuleMode> = None, Maybe(mode()), live, "Without it, the tenant's.";
         /// As the tenant's.
         sni: Option<SniRule> = None, Maybe(sni()), live, "Without it, the tenant's.";
+    }
+
+    /// A certificate that proves a caller. An authority of `egress.tls.client_roots` has signed it.
+    pub(crate) struct CertificateTable {
+        /// Its name, for records.
+        name: String = String::new(), needed(class_name()), live, "Records say who called.";
+        /// `sha256:` and the digest of the certificate in hex: `openssl x509 -in FILE -outform DER | sha256sum`. It or `san`, not both.
+        sha256: Option<Located<[u8; 32]>> = None, Maybe(Placed(certificate_digest())), live,
+            "One certificate and no other: it has to be written anew with every new one. A digest decides alone, whatever names the certificate has.";
+        /// One of its subject alternative names, with the kind, byte for byte: `dns:…`, `uri:…` or `email:…`.
+        san: Option<Located<String>> = None, Maybe(Placed(subject_name())), live,
+            "It stays when a certificate is renewed, and is worth what the authority is worth.";
+        /// The role that it is for.
+        role: Option<Located<String>> = None, Maybe(Placed(class_name())), live, "Without one, the tenant's own rules hold.";
     }
 
     /// A token that proves a caller.

@@ -22,6 +22,8 @@ pub struct TenantEgress {
     pub roles: Box<[EgressRole]>,
     /// Names are distinct, and so are digests.
     pub tokens: Box<[EgressToken]>,
+    /// Names are distinct, and so is what they are recognised by.
+    pub certificates: Box<[EgressCertificate]>,
     /// Ids are distinct.
     pub connections: Box<[Connection]>,
     /// Ids are distinct.
@@ -49,6 +51,25 @@ pub struct EgressRole {
     pub mode: Option<RuleMode>,
     pub sni: Option<SniRule>,
     pub line: u32,
+}
+
+/// A client certificate that proves a caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EgressCertificate {
+    pub name: Box<str>,
+    pub by: CertificateBy,
+    /// One of the tenant's roles.
+    pub role: Option<Box<str>>,
+    pub line: u32,
+}
+
+/// By what a client certificate is recognised.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CertificateBy {
+    /// SHA-256 of its DER.
+    Sha256([u8; 32]),
+    /// One of its names, with the kind: `uri:spiffe://example.com/runner`.
+    San(Box<str>),
 }
 
 /// A static token, by its digest.

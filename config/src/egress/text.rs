@@ -237,6 +237,39 @@ pub(crate) const fn token_hash() -> Text<[u8; 32]> {
     )
 }
 
+pub(crate) const fn certificate_digest() -> Text<[u8; 32]> {
+    text(
+        "digest of a certificate",
+        "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        |text| {
+            let hex = text.strip_prefix("sha256:").and_then(|hex| HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok());
+            hex.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
+                "is no digest of a certificate; write \"sha256:\" and 64 hex digits, what `openssl x509 -in FILE -outform DER | sha256sum` prints".into()
+            })
+        },
+        |digest| format!("sha256:{}", HEXLOWER_PERMISSIVE.encode(digest)),
+    )
+}
+
+pub(crate) const fn subject_name() -> Text<String> {
+    text(
+        "name in a certificate",
+        "uri:spiffe://example.com/runner",
+        |text| {
+            let name = ["dns:", "uri:", "email:"].into_iter().find_map(|kind| text.strip_prefix(kind));
+            match name {
+                Some(name) if (1..=512).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                    Ok(text.to_owned())
+                }
+                _ => Err(format!(
+                    "{text:?} is no name in a certificate; write its kind before it: \"dns:…\", \"uri:…\" or \"email:…\""
+                )),
+            }
+        },
+        String::clone,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::egress_listener::{self, ListenerForm};
-use super::{EgressRanges, Issuer, Listener, Opening, Pool};
+use super::{EgressRanges, EgressTls, Issuer, Listener, Opening, Pool};
 use crate::egress::{EgressRule, Rule, RuleMode, mode, port};
 use crate::form::{
     AtLine, Bytes, Choice, Count, Flag, Lined, List, Maybe, Span, Table, Text, address, path, settings, shown, text,
@@ -35,8 +35,8 @@ settings! {
         enabled: bool = true, Flag, restart,
             "A file that has an `[egress]` table means it; without the table the role is off.";
         /// Addresses to listen on for calls: as a proxy, and for `/c/{connection}/…`.
-        listen: Vec<SocketAddr> = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 3128))], List(address(), 1..=64), restart,
-            "Loopback, on the port that proxies usually have: grants and tokens are read from this connection, and nobody else can listen in on it.";
+        listen: Vec<SocketAddr> = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 3128))], List(address(), 0..=64), restart,
+            "Loopback, on the port that proxies usually have: grants and tokens are read from this connection, and nobody else can listen in on it. `[]` where `egress.tls.listen` is all.";
         /// Name of this proxy in `Via` and `Proxy-Status`. A request that has it in `Via` came through here before and is refused.
         name: String = "tidegate".into(), pseudonym(), live,
             "Nodes of one fleet share it, so that a call never goes through two of them. Where one Tidegate calls through another on purpose, give each its own.";
@@ -73,6 +73,8 @@ settings! {
             "Whoever reads a grant on its way can call with it until it ends.";
         /// Bounds on connections and requests of callers, in front of everything else.
         listener: Listener = egress_listener::default(), ListenerForm, restart, "";
+        /// TLS towards callers, on addresses of its own.
+        tls: EgressTls = EgressTls::default(), Table, restart, "";
         /// Where names are looked up.
         dns: EgressDns = EgressDns::default(), Table, restart, "";
         /// Bounds on calls.

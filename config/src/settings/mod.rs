@@ -5,6 +5,7 @@
 
 mod egress;
 mod egress_listener;
+mod egress_tls;
 mod gateway;
 mod issuer;
 mod limits;
@@ -17,6 +18,7 @@ mod resolv_conf;
 
 pub(crate) use egress::RULES_MAX;
 pub use egress::{Connectors, Egress, EgressDns, EgressLimits, EgressRecords, PlaintextGrants};
+pub use egress_tls::{EgressTls, TlsVersion};
 pub use gateway::{Gateway, Listener};
 pub use issuer::{Issuer, IssuerKey, IssuerTenants};
 pub use limits::{Limits, NodeLimits, Unauthenticated};
@@ -108,6 +110,7 @@ impl Appliance {
             }
         }
         self.egress.ranges.resolve_paths(directory);
+        self.egress.tls.resolve_paths(directory);
         for issuer in &mut self.egress.issuer {
             issuer.resolve_paths(directory);
         }

@@ -56,7 +56,7 @@ pub(super) struct Events {
 impl Events {
     /// Fails where there are not enough watches for everything.
     pub(super) fn start(watched: &Watched) -> Result<Self, Errno> {
-        let Watched { file, tenants } = watched.clone();
+        let Watched { file, tenants, others: _ } = watched.clone();
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let parent = |path: &Path| add_watch(&inotify, path.parent().unwrap_or(path), ASKED);
         let (beside, above) = (parent(&file)?, parent(&tenants)?);

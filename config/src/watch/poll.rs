@@ -5,6 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::Watched;
+
 /// File systems whose changes other machines make, by their numbers in `statfs`: NFS, CIFS, SMB2, FUSE, 9P, AFS, Ceph.
 const REMOTE: [u64; 7] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x5346_414f, 0x00c3_6400];
 
@@ -13,8 +15,12 @@ pub(super) fn is_remote(path: &Path) -> bool {
 }
 
 /// A number that is another one when a file was written, replaced, added or taken away, as far as its metadata says.
-pub(super) fn look(file: &Path, tenants: &Path) -> u64 {
+pub(super) fn look(watched: &Watched) -> u64 {
+    let Watched { file, tenants, others } = watched;
     let mut sum = one(file, fs::metadata(file).ok().as_ref());
+    for other in others {
+        sum = sum.wrapping_add(one(other, fs::metadata(other).ok().as_ref()));
+    }
     // Also that it is there, and the same: empty, it has no entries to tell.
     sum = sum.wrapping_add(one(tenants, fs::metadata(tenants).ok().as_ref()));
     for entry in fs::read_dir(tenants).into_iter().flatten().flatten() {

@@ -11,7 +11,11 @@ struct Place {
 
 fn place() -> Place {
     let root = tempfile::tempdir().unwrap();
-    let watched = Watched { file: root.path().join("tidegate.toml"), tenants: root.path().join("tenants") };
+    let watched = Watched {
+        file: root.path().join("tidegate.toml"),
+        tenants: root.path().join("tenants"),
+        others: vec![root.path().join("elsewhere/edge.pem")],
+    };
     fs::write(&watched.file, "").unwrap();
     fs::create_dir_all(watched.tenants.join("acme.secrets")).unwrap();
     Place { root, watched }
@@ -87,7 +91,7 @@ fn what_links_lead_to_is_noticed_beside_events() {
         symlink(at("shared/acme.toml"), at(release).join("tenants/acme.toml")).unwrap();
     }
     symlink("releases/42", at("current")).unwrap();
-    let watched = Watched { file: at("current/tidegate.toml"), tenants: at("current/tenants") };
+    let watched = Watched { file: at("current/tidegate.toml"), tenants: at("current/tenants"), others: Vec::new() };
     assert!(Events::start(&watched).is_ok(), "it listens");
     let mut watcher = Watcher::with(watched, OFTEN, SystemClock::shared(), false);
     fs::write(at("shared/acme.toml"), "12").unwrap();
