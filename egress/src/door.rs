@@ -88,7 +88,9 @@ where
 {
     /// Who asks. The proof is where the door has it.
     pub(crate) fn identify(&self, node: &Snapshot, door: &Door, exchange: &Exchange) -> Result<Identified, No> {
-        let arrival = Arrival { peer: exchange.peer().ip(), local: exchange.local().ip(), tls: Tls::Absent };
+        let tls = exchange.tls().map(|tls| tls.client.as_ref().map_or(Tls::Anonymous, Tls::Mutual));
+        let tls = tls.unwrap_or(Tls::Absent);
+        let arrival = Arrival { peer: exchange.peer().ip(), local: exchange.local().ip(), tls };
         let head = exchange.head();
         let identify = |presented| self.parts.callers.identify(presented, &arrival);
         let identified = match door {
@@ -223,5 +225,6 @@ pub(crate) fn version_of(head: &Head) -> http::Version {
     match head.version() {
         listen::Version::Http10 => http::Version::HTTP_10,
         listen::Version::Http11 => http::Version::HTTP_11,
+        listen::Version::Http2 => http::Version::HTTP_2,
     }
 }

@@ -37,7 +37,7 @@ impl Answer {
     }
 
     /// Anything outside 200–599 is a fault of the handler, and told as one.
-    fn status_code(&self) -> StatusCode {
+    pub(crate) fn status_code(&self) -> StatusCode {
         match StatusCode::from_u16(self.status) {
             Ok(status) if (200..600).contains(&self.status) => status,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -4,14 +4,14 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use config::Listener;
 use domain::Refusal;
-use pingora_core::protocols::{Stream, http::date};
+use pingora_core::protocols::http::date;
 use tokio::time::Instant;
 
 use crate::drain::{Connections, Open};
@@ -21,6 +21,8 @@ use crate::http::{Form, HeadLimits, HeadParser, HeadParts, Progress, TrailerLimi
 use crate::observer::{Observer, Phase};
 use crate::service::Behaviour;
 use crate::timer::{Elapsed, Timer};
+use crate::tls::Secured;
+use crate::transport::Transport;
 use crate::{Answer, Exchange, Handler, Reply, respond, takeover};
 
 /// How long a connection without a request stays open when a drain begins, for a request that is on its way already.
@@ -58,13 +60,19 @@ pub(crate) struct Socket {
     pub(crate) connections: Arc<Connections>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
+    /// What TLS has established; none without it.
+    pub(crate) tls: Option<Arc<Secured>>,
     pub(crate) timer: Timer,
 }
 
 impl Socket {
     pub(crate) fn new(site: &Arc<Site>, connections: &Arc<Connections>, peer: SocketAddr, local: SocketAddr) -> Self {
         let timer = Timer::new(site.settings.idle_timeout);
-        Self { site: Arc::clone(site), connections: Arc::clone(connections), peer, local, timer }
+        Self { site: Arc::clone(site), connections: Arc::clone(connections), peer, local, tls: None, timer }
+    }
+
+    pub(crate) fn with_tls(self, secured: Arc<Secured>) -> Self {
+        Self { tls: Some(secured), ..self }
     }
 }
 
@@ -89,8 +97,8 @@ pub(crate) enum Fault {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(stream: Stream, mut socket: Socket, open: &Open) {
-    let mut gate = Box::new(Gate::new(stream));
+pub(crate) async fn serve(transport: Transport, mut socket: Socket, open: &Open) {
+    let mut gate = Box::new(Gate::new(transport));
     let mut parser = HeadParser::new(socket.site.behaviour.forms);
     let mut parts = HeadParts::default();
     let mut drain = Drain::new(open.connections());
@@ -99,6 +107,7 @@ pub(crate) async fn serve(stream: Stream, mut socket: Socket, open: &Open) {
         parser.reset(parts);
         let place = match next(&mut gate, &mut socket, &mut parser, &mut drain).await {
             Next::Head { skipped, length } => (skipped, length),
+            Next::Close if gate.is_tls() => return boxed(goodbye(gate, socket)).await,
             Next::Close => return,
             Next::Refuse(fault) => return refuse(gate, socket, fault).await,
         };
@@ -120,7 +129,8 @@ pub(crate) async fn serve(stream: Stream, mut socket: Socket, open: &Open) {
             }
         };
         drop(busy);
-        (gate, socket, parts) = exchange.give_back();
+        let Some(left) = exchange.give_back() else { return };
+        (gate, socket, parts) = left;
         match after {
             After::Again => {}
             After::Close => return linger(gate, socket).await,
@@ -152,7 +162,7 @@ fn is_suitable(reply: &Reply, exchange: &mut Exchange) -> bool {
 }
 
 /// Calls the handler. A panic in it costs one request and not the connection's task, which has answers to write.
-async fn handle(site: &Site, exchange: &mut Exchange) -> Reply {
+pub(crate) async fn handle(site: &Site, exchange: &mut Exchange) -> Reply {
     let peer = exchange.peer();
     let mut handling = site.handler.handle(exchange);
     let outcome = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
@@ -220,11 +230,22 @@ async fn idle(
     drain: &mut Drain,
     limit: Duration,
 ) -> Result<io::Result<usize>, Elapsed> {
+    before_drained(timer, drain, limit, poll_fn(|cx| gate.poll_fill(cx))).await
+}
+
+/// Waits for what a client has to begin with, for so long or, in a drain, for a moment.
+pub(crate) async fn before_drained<F: Future>(
+    timer: &mut Timer,
+    drain: &mut Drain,
+    limit: Duration,
+    future: F,
+) -> Result<F::Output, Elapsed> {
+    let mut future = pin!(future);
     let mut deadline = None;
     let mut shortened = false;
     poll_fn(|cx| {
-        if let Poll::Ready(filled) = gate.poll_fill(cx) {
-            return Poll::Ready(Ok(filled));
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
         }
         let deadline = deadline.get_or_insert_with(|| Instant::now() + limit);
         if !shortened && drain.poll_begun(cx).is_ready() {
@@ -236,20 +257,25 @@ async fn idle(
     .await
 }
 
+/// The answer to what is no request.
+pub(crate) fn refusal_of(site: &Site, peer: SocketAddr, fault: Fault) -> Answer {
+    match fault {
+        Fault::Refused(refusal) => {
+            site.observer.refused(refusal);
+            site.handler.refused(peer, refusal)
+        }
+        Fault::HostDiffers => {
+            site.observer.refused(Refusal::MalformedRequest);
+            site.handler.host_differs(peer)
+        }
+    }
+}
+
 /// Answers what is no request, and closes.
 async fn refuse(mut gate: Box<Gate>, mut socket: Socket, fault: Fault) {
     let site = Arc::clone(&socket.site);
     let to_head = gate.inbox().starts_with(b"HEAD ");
-    let answer = match fault {
-        Fault::Refused(refusal) => {
-            site.observer.refused(refusal);
-            site.handler.refused(socket.peer, refusal)
-        }
-        Fault::HostDiffers => {
-            site.observer.refused(Refusal::MalformedRequest);
-            site.handler.host_differs(socket.peer)
-        }
-    };
+    let answer = refusal_of(&site, socket.peer, fault);
     let bytes = answer.encode(to_head, true, &date::get_cached_date());
     drop(answer);
     match socket.timer.within(site.settings.write_timeout, gate.write(&bytes)).await {
@@ -257,6 +283,12 @@ async fn refuse(mut gate: Box<Gate>, mut socket: Socket, fault: Fault) {
         Ok(Err(_)) => {}
         Err(Elapsed) => site.observer.timed_out(Phase::Write),
     }
+}
+
+/// Says that this is the end: without the word of TLS a client could not tell it from a line that was cut.
+async fn goodbye(mut gate: Box<Gate>, mut socket: Socket) {
+    let limit = socket.site.settings.linger_timeout;
+    let _said = socket.timer.within(limit, gate.finish()).await;
 }
 
 /// Closes in such a way that the client gets to read the last answer.
@@ -293,11 +325,11 @@ impl Drain {
         Self { connections: Arc::clone(connections), begins, begun: false }
     }
 
-    fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.begun || self.connections.is_draining()
     }
 
-    fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.begun {
             match self.begins.as_mut().poll(cx) {
                 Poll::Ready(()) => self.begun = true,

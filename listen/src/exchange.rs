@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,13 +15,17 @@ use tokio::time::Instant;
 use crate::Answer;
 use crate::connection::{Site, Socket};
 use crate::feed::{Fed, Feed};
-use crate::gate::{Gate, Seen};
+use crate::gate::{Cut, Gate, Seen};
 use crate::http::{Form, Head, HeadParts};
+use crate::http2::Stream;
 use crate::observer::Phase;
+use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::request_body::{BodyError, Pipe, RequestBody};
 use crate::service::HalfClose;
+use crate::source::Source;
 use crate::timer::Elapsed;
+use crate::tls::Secured;
 
 /// What may become of a connection when a request has been answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +39,7 @@ pub(crate) enum After {
 
 /// A request that wants an answer.
 pub struct Exchange {
-    pub(crate) gate: Box<Gate>,
+    pub(crate) source: Source,
     pub(crate) head: Head,
     pub(crate) socket: Socket,
     body: Body,
@@ -81,6 +85,11 @@ impl Exchange {
         self.socket.local
     }
 
+    /// What TLS has established of the connection; none where it is plain.
+    pub fn tls(&self) -> Option<&Secured> {
+        self.socket.tls.as_deref()
+    }
+
     /// Begins with the message whose head lies at the front of the gate's inbox.
     pub(crate) fn begin(
         mut gate: Box<Gate>,
@@ -89,7 +98,12 @@ impl Exchange {
         parts: HeadParts,
     ) -> Self {
         let raw = gate.begin(skipped, length, &parts, socket.site.trailer);
-        Self { gate, head: Head::new(raw, parts), socket, body: Body::Unread, feed: None }
+        Self { source: Source::Gate(gate), head: Head::new(raw, parts), socket, body: Body::Unread, feed: None }
+    }
+
+    /// Begins with a stream of HTTP/2.
+    pub(crate) fn of_stream(stream: Box<Stream>, head: Head, socket: Socket) -> Self {
+        Self { source: Source::Stream(stream), head, socket, body: Body::Unread, feed: None }
     }
 
     /// Waits for `future`, but not longer than `limit`: None where the time was up first.
@@ -128,22 +142,23 @@ impl Exchange {
         self.invite().await?;
         let mut pace = Pace::new(&self.socket.site.settings);
         // Most bodies have come with their head and stay where they are.
-        if let Some(whole) = self.gate.take_arrived() {
+        if let Some(whole) = self.source.take_arrived() {
             return if reserve(whole.len() as u64) { Ok(whole) } else { Err(Refusal::Overloaded) };
         }
+        let Source::Gate(gate) = &mut self.source else { return self.read_parts(max, reserve, pace).await };
         let mut body = BytesMut::new();
         let mut reserved = 0;
         let mut paced = 0;
         loop {
             let total = body.len() as u64;
-            let wanted = total + self.gate.next_part_max();
+            let wanted = total + gate.next_part_max();
             if wanted > reserved {
                 if !reserve(wanted - reserved) {
                     return Err(Refusal::Overloaded);
                 }
                 reserved = wanted;
             }
-            let reading = self.gate.read_into(&mut body, max);
+            let reading = gate.read_into(&mut body, max);
             pace.came(total - paced);
             paced = total;
             match self.socket.timer.until(|| pace.deadline(), reading).await {
@@ -155,6 +170,34 @@ impl Exchange {
                     return Err(Refusal::BodyTimeout);
                 }
             }
+        }
+    }
+
+    /// The same of a stream, whose parts lie in memory already that its window bounds.
+    async fn read_parts(
+        &mut self,
+        max: u64,
+        reserve: &mut (dyn FnMut(u64) -> bool + Send),
+        mut pace: Pace,
+    ) -> Result<Bytes, Refusal> {
+        let (mut body, mut space) = (BytesMut::new(), BytesMut::new());
+        loop {
+            let reading = poll_fn(|cx| self.source.poll_part(cx, &mut space, max));
+            let part = match self.socket.timer.until(|| pace.deadline(), reading).await {
+                Ok(Ok(Some(part))) => part,
+                Ok(Ok(None)) => return Ok(body.freeze()),
+                Ok(Err(Cut::Refused(refusal))) => return Err(refusal),
+                Ok(Err(Cut::Gone)) => return Err(Refusal::MalformedRequest),
+                Err(Elapsed) => {
+                    self.socket.site.observer.timed_out(Phase::Body);
+                    return Err(Refusal::BodyTimeout);
+                }
+            };
+            if !reserve(part.len() as u64) {
+                return Err(Refusal::Overloaded);
+            }
+            pace.came(part.len() as u64);
+            body.extend_from_slice(&part);
         }
     }
 
@@ -180,7 +223,7 @@ impl Exchange {
             return Err(Refusal::BodyTooLarge);
         }
         // Most bodies have come with their head, and need no pipe.
-        if let Some(whole) = self.gate.take_arrived() {
+        if let Some(whole) = self.source.take_arrived() {
             self.body = Body::Whole;
             return Ok(RequestBody::whole(whole));
         }
@@ -231,12 +274,12 @@ impl Exchange {
     /// Feeds the body; where there is none (any more), looks after the client. Ready when it has gone.
     pub(crate) fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<Interrupted> {
         if let Some(feed) = &mut self.feed {
-            match std::task::ready!(feed.poll(&mut self.gate, &mut self.socket, cx)) {
+            match ready!(feed.poll(&mut self.source, &mut self.socket, cx)) {
                 Fed::Failed(BodyError::Gone) => return Poll::Ready(Interrupted::Gone),
                 Fed::Part | Fed::Whole | Fed::Unwanted | Fed::Failed(_) => {}
             }
         }
-        match std::task::ready!(self.gate.poll_watch(cx)) {
+        match ready!(self.source.poll_watch(cx)) {
             Seen::Gone => Poll::Ready(Interrupted::Gone),
             Seen::End => match self.socket.site.behaviour.half_close {
                 HalfClose::Answer => Poll::Pending,
@@ -247,11 +290,20 @@ impl Exchange {
 
     /// Sends `100 Continue`, unless the body is on its way or there is none.
     async fn invite(&mut self) -> Result<(), Refusal> {
-        if !self.head.expects_continue() || self.gate.is_done() || !self.gate.inbox().is_empty() {
+        if !self.head.expects_continue() || self.source.is_done() || self.source.has_begun() {
             return Ok(());
         }
+        let mut invitation = Outbox::default();
+        self.source.invite(&mut invitation);
+        let source = &mut self.source;
+        let inviting = poll_fn(|cx| {
+            while !invitation.is_empty() {
+                ready!(source.poll_write(cx, &mut invitation))?;
+            }
+            if invitation.is_out() { Poll::Ready(Ok(())) } else { source.poll_flush(cx, &mut invitation) }
+        });
         let limit = self.socket.site.settings.write_timeout;
-        match self.socket.timer.within(limit, self.gate.write(b"HTTP/1.1 100 Continue\r\n\r\n")).await {
+        match self.socket.timer.within(limit, inviting).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Refusal::MalformedRequest),
             Err(Elapsed) => {
@@ -272,8 +324,10 @@ impl Exchange {
             if !possible {
                 return After::Lost;
             }
+            // To a stream nothing is written in one piece: its answers stream.
+            let Source::Gate(gate) = &mut self.source else { return After::Lost };
             let limit = self.socket.site.settings.write_timeout;
-            match self.socket.timer.within(limit, self.gate.write(&bytes)).await {
+            match self.socket.timer.within(limit, gate.write(&bytes)).await {
                 Ok(Ok(())) if last => After::Close,
                 Ok(Ok(())) => After::Again,
                 Ok(Err(error)) => {
@@ -298,11 +352,11 @@ impl Exchange {
         match self.body {
             Body::Whole => true,
             Body::Failed(_) => false,
-            Body::Unread => self.gate.skip_arrived(),
+            Body::Unread => self.source.skip_arrived(),
             // Whoever reads the stream is told that nothing more comes.
             Body::Streamed => match self.feed.take().map(|feed| feed.fed()) {
                 Some(Fed::Whole) => true,
-                Some(Fed::Part | Fed::Unwanted) => self.gate.skip_arrived(),
+                Some(Fed::Part | Fed::Unwanted) => self.source.skip_arrived(),
                 Some(Fed::Failed(_)) | None => false,
             },
         }
@@ -313,9 +367,10 @@ impl Exchange {
         self.head.keeps_alive() && self.head.form() != Form::Authority
     }
 
-    /// What is left of it, for the next one.
-    pub(crate) fn give_back(self) -> (Box<Gate>, Socket, HeadParts) {
-        (self.gate, self.socket, self.head.into_parts())
+    /// What is left of it, for the next one; nothing of a stream.
+    pub(crate) fn give_back(self) -> Option<(Box<Gate>, Socket, HeadParts)> {
+        let Source::Gate(gate) = self.source else { return None };
+        Some((gate, self.socket, self.head.into_parts()))
     }
 
     pub(crate) fn site(&self) -> Arc<Site> {

@@ -1,4 +1,4 @@
-//! Feeds a request's body to its reader, out of the gate and as fast as that reader takes it.
+//! Feeds a request's body to its reader, out of the gate or a stream and as fast as that reader takes it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -7,14 +7,12 @@ use bytes::BytesMut;
 use domain::Refusal;
 
 use crate::connection::Socket;
-use crate::gate::{Cut, Gate};
+use crate::gate::Cut;
 use crate::observer::Phase;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::request_body::{BodyError, Pipe, Room};
-
-/// RFC 9110 §15.2.1.
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+use crate::source::Source;
 
 /// How far a body has been fed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +71,7 @@ impl Feed {
     }
 
     /// Feeds as much as there is and as is wanted. Ready when there is nothing more to feed.
-    pub(crate) fn poll(&mut self, gate: &mut Gate, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<Fed> {
+    pub(crate) fn poll(&mut self, source: &mut Source, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<Fed> {
         while self.fed == Fed::Part {
             let Poll::Ready(room) = self.pipe.poll_room(cx) else {
                 self.pace.pause();
@@ -81,7 +79,7 @@ impl Feed {
             };
             let step = match room {
                 Room::Never => Ok(Fed::Unwanted),
-                Room::Yes => ready!(self.poll_step(gate, socket, cx)),
+                Room::Yes => ready!(self.poll_step(source, socket, cx)),
             };
             self.fed = step.unwrap_or_else(Fed::Failed);
             match self.fed {
@@ -95,15 +93,15 @@ impl Feed {
 
     fn poll_step(
         &mut self,
-        gate: &mut Gate,
+        source: &mut Source,
         socket: &mut Socket,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Fed, BodyError>> {
-        if std::mem::take(&mut self.uninvited) && gate.inbox().is_empty() {
-            self.invitation.copy(CONTINUE);
+        if std::mem::take(&mut self.uninvited) && !source.has_begun() {
+            source.invite(&mut self.invitation);
         }
-        let (part, phase) = match self.poll_invite(gate, cx) {
-            Poll::Ready(Ok(())) => (gate.poll_part(cx, &mut self.space, self.bytes_max), Phase::Body),
+        let (part, phase) = match self.poll_invite(source, cx) {
+            Poll::Ready(Ok(())) => (source.poll_part(cx, &mut self.space, self.bytes_max), Phase::Body),
             Poll::Ready(Err(_)) => (Poll::Ready(Err(Cut::Gone)), Phase::Write),
             Poll::Pending => (Poll::Pending, Phase::Write),
         };
@@ -125,11 +123,11 @@ impl Feed {
         })
     }
 
-    fn poll_invite(&mut self, gate: &mut Gate, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_invite(&mut self, source: &mut Source, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         while !self.invitation.is_empty() {
-            ready!(self.invitation.poll_write(cx, gate.raw()))?;
+            ready!(source.poll_write(cx, &mut self.invitation))?;
         }
-        if self.invitation.is_out() { Poll::Ready(Ok(())) } else { self.invitation.poll_flush(cx, gate.raw()) }
+        if self.invitation.is_out() { Poll::Ready(Ok(())) } else { source.poll_flush(cx, &mut self.invitation) }
     }
 }
 

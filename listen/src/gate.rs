@@ -12,10 +12,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use domain::Refusal;
-use pingora_core::protocols::Stream;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
 use crate::http::{ChunkScan, HeadParts, TrailerLimits};
+use crate::transport::Transport;
 
 /// One read while a head or a chunk is awaited. It lies on the stack and only for the moment of the read: an idle
 /// connection holds no buffer.
@@ -79,7 +79,7 @@ impl Framing {
 /// Wraps a connection's stream. See the module's essay.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    raw: Stream,
+    raw: Transport,
     inbox: BytesMut,
     framing: Framing,
     /// The client has said that it sends nothing more.
@@ -87,13 +87,17 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(raw: Stream) -> Self {
-        Self { raw, inbox: BytesMut::new(), framing: Framing::Length(0), ended: false }
+    pub(crate) fn new(raw: impl Into<Transport>) -> Self {
+        Self { raw: raw.into(), inbox: BytesMut::new(), framing: Framing::Length(0), ended: false }
     }
 
     /// The connection, and what has arrived on it already.
-    pub(crate) fn into_raw(self) -> (Stream, Bytes) {
+    pub(crate) fn into_raw(self) -> (Transport, Bytes) {
         (self.raw, self.inbox.freeze())
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        self.raw.is_tls()
     }
 
     /// What has arrived and belongs to no message yet, or to a body that nobody has asked for yet.
@@ -259,7 +263,7 @@ impl Gate {
     }
 
     /// Where answers that stream are written to.
-    pub(crate) fn raw(&mut self) -> &mut Stream {
+    pub(crate) fn raw(&mut self) -> &mut Transport {
         &mut self.raw
     }
 

@@ -52,6 +52,7 @@
 //! Nobody outside this crate names a type of Pingora's. Each service runs on a runtime of its own that Pingora makes;
 //! whatever else the process does (admin, reload, timers) runs on the caller's: [`Server::run`] blocks a thread.
 
+mod addresses;
 mod answer;
 mod bound;
 mod connection;
@@ -61,20 +62,25 @@ mod feed;
 mod gate;
 mod handler;
 pub mod http;
+mod http2;
 mod observer;
 mod outbox;
 mod pace;
 mod reply;
 mod request_body;
+mod reset;
 mod respond;
 mod server;
 mod service;
+mod source;
 #[cfg(test)]
 mod streams;
 mod takeover;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 mod timer;
+mod tls;
+mod transport;
 #[cfg(test)]
 mod whole;
 mod wire;
@@ -90,3 +96,6 @@ pub use request_body::{BodyError, RequestBody};
 pub use server::{Drained, Server, ServerHandle};
 pub use service::{Behaviour, HalfClose, Service};
 pub use takeover::{Draining, Raw, Takeover};
+pub use tls::{
+    HandshakeFault, PeerCertificate, Secured, Tls, TlsBounds, TlsParts, TlsServer, TlsServerFault, Validity, VersionMin,
+};

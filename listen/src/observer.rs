@@ -2,6 +2,8 @@
 
 use domain::Refusal;
 
+use crate::tls::HandshakeFault;
+
 /// What a client was too slow for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
@@ -43,6 +45,12 @@ pub trait Observer: Send + Sync + 'static {
     fn refused(&self, refusal: Refusal) {
         let _ = refusal;
     }
+    /// A connection was to have TLS, and has none.
+    fn handshake_failed(&self, fault: HandshakeFault) {
+        let _ = fault;
+    }
+    /// A connection of HTTP/2 was cut off, since it was busy with nothing.
+    fn flooded(&self) {}
     fn timed_out(&self, phase: Phase) {
         let _ = phase;
     }

@@ -83,6 +83,17 @@ impl Outbox {
         if written == 0 { Poll::Ready(Err(io::ErrorKind::WriteZero.into())) } else { Poll::Ready(Ok(written)) }
     }
 
+    /// Takes some of it from the front, at most so much, without a copy. There is something to be taken.
+    pub(crate) fn take(&mut self, most: usize) -> Bytes {
+        let taken = match self.pieces.front_mut() {
+            Some(first) if first.len() > most => first.split_to(most),
+            Some(_) => self.pieces.pop_front().unwrap_or_default(),
+            None => self.tail.split_to(most.min(self.tail.len())).freeze(),
+        };
+        self.bytes -= taken.len();
+        taken
+    }
+
     pub(crate) fn poll_flush(
         &mut self,
         cx: &mut Context<'_>,
@@ -169,6 +180,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_taken_is_what_went_in(
+            pieces in prop::collection::vec((1..9000_usize, any::<u8>()), 1..20),
+            most in 1..20_000_usize,
+        ) {
+            let (mut outbox, mut all) = (Outbox::default(), Vec::new());
+            for (length, byte) in pieces {
+                all.extend(std::iter::repeat_n(byte, length));
+                outbox.push(vec![byte; length].into());
+            }
+            let mut taken = Vec::new();
+            while !outbox.is_empty() {
+                let part = outbox.take(most);
+                prop_assert!(!part.is_empty() && part.len() <= most);
+                taken.extend_from_slice(&part);
+                prop_assert_eq!(outbox.len(), all.len() - taken.len());
+            }
+            prop_assert_eq!(taken, all);
+        }
+
         #[test]
         fn what_goes_in_comes_out_in_order(
             pieces in prop::collection::vec((0..9000_usize, any::<u8>()), 0..40),

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
 use crate::{Answer, Takeover};
@@ -102,6 +102,24 @@ impl Streamed {
     }
 }
 
+/// Its fields in their order, and all of its body at once.
+impl From<Answer> for Streamed {
+    fn from(answer: Answer) -> Self {
+        let mut headers = HeaderMap::with_capacity(answer.headers.len());
+        for (name, value) in &answer.headers {
+            let field =
+                HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
+            let Some((name, value)) = field else {
+                tracing::error!(name, "an answer's field cannot be sent and is left out");
+                continue;
+            };
+            headers.append(name, value);
+        }
+        let (status, close) = (answer.status_code(), answer.close);
+        Self { status, headers, body: Box::pin(Whole(answer.body)), close, end: End(None) }
+    }
+}
+
 impl fmt::Debug for Streamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Streamed").field("status", &self.status).field("headers", &self.headers).finish_non_exhaustive()
@@ -142,6 +160,27 @@ impl End {
         if let Some(hook) = self.0.take() {
             hook(ended);
         }
+    }
+}
+
+/// A body that is there.
+struct Whole(Bytes);
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let bytes = std::mem::take(&mut self.0);
+        Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.len() as u64)
     }
 }
 

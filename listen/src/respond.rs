@@ -11,7 +11,6 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
-use pingora_core::protocols::http::date;
 use tokio::time::Instant;
 
 use crate::Head;
@@ -48,12 +47,13 @@ pub(crate) async fn stream(exchange: &mut Exchange, streamed: Box<Streamed>, las
         fed: 0,
         end: streamed.end,
     };
-    sending.outbox.copy(&wire::head(streamed.status, &streamed.headers, framing, last, &date::get_cached_date()));
+    let begun = exchange.source.put_head(&mut sending.outbox, streamed.status, &streamed.headers, framing, last);
     drop(streamed.headers);
-    let how = poll_fn(|cx| sending.poll(exchange, cx)).await;
+    let how = if begun { poll_fn(|cx| sending.poll(exchange, cx)).await } else { Ending::ClientGone };
     sending.tell(how);
     drop(sending);
     if how != Ending::Whole {
+        exchange.source.reset();
         return After::Lost;
     }
     if !last && exchange.consume_unread() { After::Again } else { After::Close }
@@ -90,11 +90,13 @@ impl Sending {
         loop {
             self.fill(exchange, cx);
             let wrote = if !self.outbox.is_empty() {
-                self.outbox.poll_write(cx, exchange.gate.raw()).map_ok(|_| ())
+                exchange.source.poll_write(cx, &mut self.outbox).map_ok(|_| ())
             } else if !self.outbox.is_out() {
-                self.outbox.poll_flush(cx, exchange.gate.raw())
+                exchange.source.poll_flush(cx, &mut self.outbox)
             } else if let Some(ending) = self.ending {
-                return Poll::Ready(ending);
+                let trailers = self.trailers.as_ref().filter(|_| self.trailers_wanted);
+                let is_told = ending != Ending::Whole || exchange.source.finish(trailers).is_ok();
+                return Poll::Ready(if is_told { ending } else { Ending::ClientGone });
             } else {
                 break;
             };

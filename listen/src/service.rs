@@ -18,14 +18,17 @@ use pingora_core::services::Service as PingoraService;
 use pingora_core::services::listening;
 use tokio::sync::Semaphore;
 
-use crate::Handler;
+use crate::addresses::Addresses;
 use crate::bound::Opened;
-use crate::connection::{Site, Socket, serve};
-use crate::drain::Connections;
+use crate::connection::{Drain, Site, Socket, before_drained, serve};
+use crate::drain::{Connections, Open};
 use crate::gate::Gate;
 use crate::http::Forms;
 use crate::observer::Observer;
-use crate::timer::Timer;
+use crate::timer::{Elapsed, Timer};
+use crate::tls::{HandshakeFault, Handshaken, Tls, handshake};
+use crate::transport::Transport;
+use crate::{Handler, http2};
 
 /// How long turning a connection away may take, in all. It holds a socket for that long and nothing else.
 const TURN_AWAY: Duration = Duration::from_millis(100);
@@ -71,6 +74,9 @@ pub struct Service {
     name: String,
     threads: usize,
     bound: Vec<(SocketAddr, TcpListener)>,
+    /// Of those, where TLS is spoken.
+    secure: Vec<SocketAddr>,
+    tls: Option<Tls>,
     site: Site,
     connections: Arc<Connections>,
 }
@@ -97,6 +103,8 @@ impl Service {
             name: name.into(),
             threads: 1,
             bound: opened.into_listeners(),
+            secure: Vec::new(),
+            tls: None,
             site: Site::new(settings, handler, observer),
             connections: Connections::new(),
         }
@@ -115,7 +123,17 @@ impl Service {
         self
     }
 
-    /// What is listened on, with the ports that were found.
+    /// Serves these addresses too, and speaks TLS there. They share the bounds of the others.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls, opened: Opened) -> Self {
+        let listeners = opened.into_listeners();
+        self.secure.extend(listeners.iter().map(|(address, _)| *address));
+        self.bound.extend(listeners);
+        self.tls = Some(tls);
+        self
+    }
+
+    /// What is listened on, with the ports that were found; those with TLS last.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.bound.iter().map(|(address, _)| *address).collect()
     }
@@ -129,7 +147,10 @@ impl Service {
     }
 
     pub(crate) fn into_pingora(self) -> Listening {
-        let app = App::new(Arc::new(self.site), Arc::clone(&self.connections));
+        let is_plain = |(address, _): &(SocketAddr, TcpListener)| !self.secure.contains(address);
+        let plain = self.bound.iter().filter(|bound| is_plain(bound)).map(|(address, _)| *address).collect();
+        let addresses = Addresses::new(plain, self.secure, self.tls);
+        let app = App::new(Arc::new(self.site), Arc::clone(&self.connections), addresses);
         let mut inner = listening::Service::new(self.name, app);
         inner.threads = Some(self.threads);
         for (address, _) in &self.bound {
@@ -180,6 +201,7 @@ impl PingoraService for Listening {
 struct App {
     site: Arc<Site>,
     connections: Arc<Connections>,
+    addresses: Addresses,
     turning_away: Semaphore,
 }
 
@@ -189,20 +211,53 @@ impl ServerApp for App {
         let (peer, local) = addresses(&stream);
         let Some(open) = self.connections.open(self.site.settings.connections_max as usize) else {
             self.site.observer.capped();
-            if let Ok(_room) = self.turning_away.try_acquire() {
+            // Telling it through TLS would cost more than serving it.
+            let is_plain = self.addresses.tls_of(local).is_none();
+            if let Some(_room) = is_plain.then(|| self.turning_away.try_acquire().ok()).flatten() {
                 self.turn_away(stream, peer).await;
             }
             return None;
         };
         let _counted = Counted::new(&self.site);
-        serve(stream, Socket::new(&self.site, open.connections(), peer, local), &open).await;
+        let socket = Socket::new(&self.site, open.connections(), peer, local);
+        match self.addresses.tls_of(local) {
+            None => serve(stream.into(), socket, &open).await,
+            Some(tls) => {
+                // Boxed: a connection without TLS has no room for it.
+                let handshaken = Box::pin(self.secure(stream, tls, &open)).await;
+                if let Some(Handshaken { stream, secured, http2 }) = handshaken {
+                    let (transport, socket) = (Transport::Tls(Box::new(stream)), socket.with_tls(Arc::new(secured)));
+                    if http2 {
+                        Box::pin(http2::serve(transport, socket, &open, tls.streams_max())).await;
+                    } else {
+                        serve(transport, socket, &open).await;
+                    }
+                }
+            }
+        }
         None
     }
 }
 
 impl App {
-    fn new(site: Arc<Site>, connections: Arc<Connections>) -> Self {
-        Self { site, connections, turning_away: Semaphore::new(TURNED_AWAY_MAX) }
+    fn new(site: Arc<Site>, connections: Arc<Connections>, addresses: Addresses) -> Self {
+        Self { site, connections, addresses, turning_away: Semaphore::new(TURNED_AWAY_MAX) }
+    }
+
+    /// Answers the handshake, which has one deadline for all of it; none where it comes to nothing.
+    async fn secure(&self, stream: Stream, tls: &Tls, open: &Open) -> Option<Handshaken> {
+        let limit = tls.handshake_timeout();
+        let (mut timer, mut drain) = (Timer::new(limit), Drain::new(open.connections()));
+        let shaking = handshake(stream, tls.server());
+        let fault = match before_drained(&mut timer, &mut drain, limit, shaking).await {
+            Ok(Ok(handshaken)) => return Some(handshaken),
+            Ok(Err(fault)) => fault,
+            // It was not the client who was too slow.
+            Err(Elapsed) if drain.has_begun() => return None,
+            Err(Elapsed) => HandshakeFault::Timeout,
+        };
+        self.site.observer.handshake_failed(fault);
+        None
     }
 
     /// Tells a client that there is no room, without taking any: 503 at once, and nothing that it sends is looked at.
@@ -251,6 +306,72 @@ fn addresses(stream: &Stream) -> (SocketAddr, SocketAddr) {
 }
 
 #[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use crate::observer::Observer;
+
+    struct Nobody;
+
+    #[async_trait]
+    impl Handler for Nobody {
+        async fn handle(&self, _: &mut crate::Exchange) -> crate::Reply {
+            crate::Answer::new(404).into()
+        }
+
+        fn refused(&self, _: SocketAddr, _: Refusal) -> crate::Answer {
+            crate::Answer::new(400)
+        }
+    }
+
+    /// Serves nothing.
+    pub(crate) fn nobody() -> Arc<dyn Handler> {
+        Arc::new(Nobody)
+    }
+
+    /// A service without a listener.
+    pub(crate) struct Served {
+        app: Arc<App>,
+        stop: tokio::sync::watch::Sender<bool>,
+    }
+
+    impl Served {
+        pub(crate) fn new(
+            settings: Listener,
+            behaviour: Behaviour,
+            handler: Arc<dyn Handler>,
+            observer: Arc<dyn Observer>,
+            tls: Tls,
+        ) -> Self {
+            let site = Site { behaviour, ..Site::new(settings, handler, observer) };
+            let addresses = Addresses::new(Vec::new(), Vec::new(), Some(tls));
+            let app = Arc::new(App::new(Arc::new(site), Connections::new(), addresses));
+            Self { app, stop: tokio::sync::watch::Sender::new(false) }
+        }
+
+        /// Serves a connection in a task of its own.
+        pub(crate) fn take(&self, stream: Stream) {
+            let (app, watch) = (Arc::clone(&self.app), self.stop.subscribe());
+            tokio::spawn(async move { app.process_new(stream, &watch).await });
+        }
+
+        pub(crate) fn opened(&self) -> usize {
+            self.app.connections.opened()
+        }
+
+        pub(crate) fn drain(&self) {
+            self.app.connections.drain();
+        }
+
+        /// Returns when whoever was taken is gone.
+        pub(crate) async fn gone(&self) {
+            // Whoever was taken a moment ago has to be counted first.
+            tokio::task::yield_now().await;
+            self.app.connections.gone().await;
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::observer::Silent;
@@ -279,7 +400,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_so_many_are_turned_away_at_a_time_and_the_rest_are_dropped_at_once() {
         let settings = Listener { connections_max: 0, ..Listener::default() };
-        let app = Arc::new(App::new(Arc::new(Site::new(settings, Arc::new(No), Arc::new(Silent))), Connections::new()));
+        let app = Arc::new(App::new(
+            Arc::new(Site::new(settings, Arc::new(No), Arc::new(Silent))),
+            Connections::new(),
+            Addresses::default(),
+        ));
         let (_stop, watch) = tokio::sync::watch::channel(false);
         let connect = || {
             let (client, server) = duplex(4096);

@@ -22,13 +22,13 @@ use crate::http::Forms;
 use crate::testing::connect;
 use crate::{Answer, Behaviour, BoxError, Exchange, HalfClose, Handler, Reply};
 
-const PROXY: Behaviour = Behaviour {
+pub(crate) const PROXY: Behaviour = Behaviour {
     forms: Forms::Proxy,
     half_close: HalfClose::Answer,
     stream_idle_timeout: std::time::Duration::from_mins(1),
 };
 
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A handler out of a function.
 struct With<F>(F);
@@ -51,7 +51,7 @@ where
     }
 }
 
-fn with<F>(handler: F) -> Arc<dyn Handler>
+pub(crate) fn with<F>(handler: F) -> Arc<dyn Handler>
 where
     F: for<'a> Fn(&'a mut Exchange) -> BoxFuture<'a, Reply> + Send + Sync + 'static,
 {
@@ -68,7 +68,7 @@ where
 }
 
 /// A body whose frames come through a channel.
-struct Channel {
+pub(crate) struct Channel {
     frames: mpsc::Receiver<Result<Frame<Bytes>, BoxError>>,
     size: SizeHint,
 }
@@ -86,19 +86,19 @@ impl Body for Channel {
     }
 }
 
-type Frames = mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
+pub(crate) type Frames = mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
 
-fn channel(length: Option<u64>) -> (Frames, Channel) {
+pub(crate) fn channel(length: Option<u64>) -> (Frames, Channel) {
     let (sender, frames) = mpsc::channel(16);
     (sender, Channel { frames, size: length.map_or_else(SizeHint::default, SizeHint::with_exact) })
 }
 
-fn data(bytes: impl Into<Bytes>) -> Frame<Bytes> {
+pub(crate) fn data(bytes: impl Into<Bytes>) -> Frame<Bytes> {
     Frame::data(bytes.into())
 }
 
 /// Everything of a body, and how it ended.
-async fn collect<B: Body<Data = Bytes>>(body: B) -> (Vec<u8>, Result<(), B::Error>) {
+pub(crate) async fn collect<B: Body<Data = Bytes>>(body: B) -> (Vec<u8>, Result<(), B::Error>) {
     let mut body = pin!(body);
     let mut all = Vec::new();
     loop {

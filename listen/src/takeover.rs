@@ -9,15 +9,17 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, StatusCode};
-use pingora_core::protocols::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
 use crate::connection::Socket;
 use crate::exchange::Exchange;
 use crate::http::{Form, Version};
+use crate::http2::Tunnel;
 use crate::observer::Phase;
+use crate::source::Source;
 use crate::timer::Elapsed;
+use crate::transport::Transport;
 use crate::wire;
 
 /// Whoever has taken a connection.
@@ -63,20 +65,30 @@ impl fmt::Debug for Takeover {
     }
 }
 
-/// A connection as it is, without HTTP. Reading gives first what had arrived already. Writes of less than a segment may
+/// A connection as it is, without HTTP; behind CONNECT over HTTP/2, one stream of it. Reading gives first what had arrived already. Writes of less than a segment may
 /// be held back until [`flush`](tokio::io::AsyncWriteExt::flush); `tokio::io::copy_bidirectional` does that by itself.
 pub struct Raw {
-    stream: Stream,
-    arrived: Bytes,
+    line: Line,
     peer: SocketAddr,
     local: SocketAddr,
     draining: Draining,
 }
 
+/// What a connection that was taken over is made of.
+enum Line {
+    /// What had arrived, and all of a connection.
+    Whole(Bytes, Transport),
+    /// One stream of a connection of HTTP/2.
+    Stream(Box<Tunnel>),
+}
+
 impl Raw {
-    /// What has arrived and was not read yet.
+    /// What has arrived and was not read yet, where that can be seen without reading.
     pub fn arrived(&self) -> &[u8] {
-        &self.arrived
+        match &self.line {
+            Line::Whole(arrived, _) => arrived,
+            Line::Stream(_) => &[],
+        }
     }
 
     pub fn peer(&self) -> SocketAddr {
@@ -87,6 +99,15 @@ impl Raw {
         self.local
     }
 
+    /// The connection is about to be dropped, and shall end with a reset instead of a clean end: what the client got is
+    /// not whole. It ends cleanly where the system does not let us.
+    pub fn abort(&mut self) {
+        match &mut self.line {
+            Line::Whole(_, stream) => stream.abort(),
+            Line::Stream(tunnel) => tunnel.abort(),
+        }
+    }
+
     /// To learn of a drain, so that idle tunnels end first.
     pub fn draining(&self) -> Draining {
         self.draining.clone()
@@ -95,49 +116,63 @@ impl Raw {
 
 impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Raw").field("peer", &self.peer).field("arrived", &self.arrived.len()).finish_non_exhaustive()
+        f.debug_struct("Raw").field("peer", &self.peer).field("arrived", &self.arrived().len()).finish_non_exhaustive()
     }
 }
 
 impl AsyncRead for Raw {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.arrived.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, space);
-        }
-        let length = self.arrived.len().min(space.remaining());
-        space.put_slice(&self.arrived[..length]);
-        self.arrived.advance(length);
-        if self.arrived.is_empty() {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let arrived = match &mut self.get_mut().line {
+            Line::Whole(arrived, stream) if arrived.is_empty() => return Pin::new(stream).poll_read(cx, space),
+            Line::Whole(arrived, _) => arrived,
+            Line::Stream(tunnel) => return Pin::new(tunnel).poll_read(cx, space),
+        };
+        let length = arrived.len().min(space.remaining());
+        space.put_slice(&arrived[..length]);
+        arrived.advance(length);
+        if arrived.is_empty() {
             // A tunnel may last: its first bytes need not.
-            self.arrived = Bytes::new();
+            *arrived = Bytes::new();
         }
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Raw {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().line {
+            Line::Whole(_, stream) => Pin::new(stream).poll_write(cx, bytes),
+            Line::Stream(tunnel) => Pin::new(tunnel).poll_write(cx, bytes),
+        }
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        match &mut self.get_mut().line {
+            Line::Whole(_, stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Line::Stream(tunnel) => Pin::new(tunnel).poll_write_vectored(cx, slices),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        matches!(&self.line, Line::Whole(_, stream) if stream.is_write_vectored())
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().line {
+            Line::Whole(_, stream) => Pin::new(stream).poll_flush(cx),
+            Line::Stream(tunnel) => Pin::new(tunnel).poll_flush(cx),
+        }
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().line {
+            Line::Whole(_, stream) => Pin::new(stream).poll_shutdown(cx),
+            Line::Stream(tunnel) => Pin::new(tunnel).poll_shutdown(cx),
+        }
     }
 }
 
@@ -165,21 +200,31 @@ impl Draining {
 /// has gone.
 pub(crate) async fn hand_over(exchange: Exchange, takeover: Box<Takeover>) -> Running {
     let nobody = || Box::pin(std::future::ready(()));
-    let Exchange { mut gate, mut socket, .. } = exchange;
-    let head = wire::switch(takeover.status, &takeover.headers);
-    match socket.timer.within(socket.site.settings.write_timeout, gate.write(&head)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "the head of a tunnel could not be written");
-            return nobody();
+    let Exchange { source, mut socket, .. } = exchange;
+    let line = match source {
+        Source::Gate(mut gate) => {
+            let head = wire::switch(takeover.status, &takeover.headers);
+            match socket.timer.within(socket.site.settings.write_timeout, gate.write(&head)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "the head of a tunnel could not be written");
+                    return nobody();
+                }
+                Err(Elapsed) => {
+                    socket.site.observer.timed_out(Phase::Write);
+                    return nobody();
+                }
+            }
+            let (stream, arrived) = gate.into_raw();
+            Line::Whole(arrived, stream)
         }
-        Err(Elapsed) => {
-            socket.site.observer.timed_out(Phase::Write);
-            return nobody();
+        Source::Stream(mut stream) => {
+            let begun = stream.send_head(takeover.status, wire::fields_of_tunnel(takeover.headers), false);
+            let Some(tunnel) = begun.then(|| stream.into_tunnel()).flatten() else { return nobody() };
+            Line::Stream(Box::new(tunnel))
         }
-    }
+    };
     let Socket { connections, peer, local, .. } = socket;
     let draining = Draining::new(connections.draining());
-    let (stream, arrived) = gate.into_raw();
-    (takeover.run)(Raw { stream, arrived, peer, local, draining })
+    (takeover.run)(Raw { line, peer, local, draining })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::Listener;
 use domain::Refusal;
+use pingora_core::protocols::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::connection::{Drain, Fault, Next, Site, Socket, next, serve};
@@ -54,7 +55,7 @@ pub async fn exchange_of(
     let site = Arc::new(Site { behaviour, ..Site::new(Listener::default(), handler, Arc::new(Silent)) });
     let connections = Connections::new();
     let mut socket = Socket::new(&site, &connections, peer, local());
-    let mut gate = Box::new(Gate::new(Box::new(server)));
+    let mut gate = Box::new(Gate::new(Box::new(server) as Stream));
     let mut parser = HeadParser::new(behaviour.forms);
     let mut drain = Drain::new(&connections);
     match next(&mut gate, &mut socket, &mut parser, &mut drain).await {
@@ -89,7 +90,8 @@ pub(crate) fn connect_among(
     let serving = async move {
         let site = Arc::new(Site { behaviour, ..Site::new(settings, handler, Arc::new(Silent)) });
         if let Some(open) = connections.open(usize::MAX) {
-            serve(Box::new(server), Socket::new(&site, open.connections(), peer(), local()), &open).await;
+            serve((Box::new(server) as Stream).into(), Socket::new(&site, open.connections(), peer(), local()), &open)
+                .await;
         }
     };
     (client, serving)

@@ -2,11 +2,13 @@
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body::SizeHint;
+use http_body::{Body, SizeHint};
+use pingora_core::protocols::http::date;
 
 use crate::answer::put_decimal;
 use crate::http::Version;
 use crate::outbox::Outbox;
+use crate::reply::Streamed;
 
 /// Room for a status line and the fields that are set here; how much fields take on top is not counted beforehand.
 const HEAD_BYTES: usize = 512;
@@ -41,9 +43,48 @@ impl Framing {
         match (size.exact().or(told), version) {
             (Some(length), _) => Self::Length(length),
             (None, Version::Http11) => Self::Chunked,
-            (None, Version::Http10) => Self::Close,
+            // A stream of HTTP/2 ends as a connection does, and says so.
+            (None, Version::Http10 | Version::Http2) => Self::Close,
         }
     }
+
+    /// The same of an answer that is a stream's.
+    pub(crate) fn of_answer(streamed: &Streamed, to_head: bool) -> Self {
+        Self::of(streamed.status, &streamed.headers, &streamed.body.size_hint(), to_head, Version::Http2)
+    }
+}
+
+/// The fields of an answer that is a stream's.
+pub(crate) fn fields_of_stream(headers: &HeaderMap, framing: Framing) -> HeaderMap {
+    let mut fields = HeaderMap::with_capacity(headers.len() + 2);
+    if !headers.contains_key(header::DATE) {
+        fields.insert(header::DATE, date::get_cached_date());
+    }
+    if let Framing::Length(length) | Framing::Bodiless(Some(length)) = framing {
+        fields.insert(header::CONTENT_LENGTH, length.into());
+    }
+    for (name, value) in headers.iter().filter(|(name, _)| !is_of_the_connection(name)) {
+        fields.append(name, value.clone());
+    }
+    fields
+}
+
+/// The fields behind which a stream is a tunnel.
+pub(crate) fn fields_of_tunnel(headers: HeaderMap) -> HeaderMap {
+    if headers.keys().any(is_of_the_connection) {
+        headers.iter().filter(|(name, _)| !is_of_the_connection(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+    } else {
+        headers
+    }
+}
+
+/// Trailers of a stream; none where there are none that may be.
+pub(crate) fn trailers_of_stream(trailers: &HeaderMap) -> Option<HeaderMap> {
+    let mut fields = HeaderMap::new();
+    for (name, value) in trailers.iter().filter(|(name, _)| may_trail(name)) {
+        fields.append(name, value.clone());
+    }
+    (!fields.is_empty()).then_some(fields)
 }
 
 /// What `Content-Length` says, if it says one thing.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pingora_core::protocols::Stream;
 use tokio::io::duplex;
 
 use super::*;
@@ -14,7 +15,7 @@ const TRAILER: TrailerLimits = TrailerLimits { bytes: 100, count: 10 };
 async fn begun(bytes: &[u8]) -> (Gate, Bytes, tokio::io::DuplexStream) {
     let (mut client, server) = duplex(1000);
     client.write_all(bytes).await.unwrap();
-    let mut gate = Gate::new(Box::new(server));
+    let mut gate = Gate::new(Box::new(server) as Stream);
     poll_fn(|cx| gate.poll_fill(cx)).await.unwrap();
     let mut parser = HeadParser::default();
     let Ok(Progress::Complete { skipped, head }) = parser.advance(gate.inbox(), &LIMITS) else { panic!("no head") };

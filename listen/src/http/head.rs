@@ -10,6 +10,7 @@ pub enum Version {
     Http10,
     #[default]
     Http11,
+    Http2,
 }
 
 /// A stretch of the head's bytes. Offsets and not slices, so that parsing a field allocates nothing.
@@ -70,6 +71,11 @@ impl HeadParts {
         *self = Self { fields, host, ..Self::default() };
         self.fields.clear();
         self.host.clear();
+    }
+
+    /// The same of a stream of HTTP/2, which was written down as HTTP/1.1 to be read.
+    pub(crate) fn over_http2(self) -> Self {
+        Self { version: Version::Http2, ..self }
     }
 
     /// Does a body follow, and has the sender fixed its length?

@@ -1,0 +1,322 @@
+//! Sees every frame of a client before the codec does, and counts those that get no work done.
+//!
+//! A stream costs its client nothing and us a call; a frame that opens none can still cost us an answer, a wake-up, a look
+//! through a table. The codec bounds what such frames make it hold, but not how many of them there may be: floods of PING,
+//! SETTINGS, PRIORITY, `WINDOW_UPDATE`, empty DATA and CONTINUATION (CVE-2019-9512 and its kin), and streams that are opened
+//! and reset at once (CVE-2023-44487) keep a processor busy for as long as somebody sends them. So a connection has an
+//! **allowance**: a burst, some more with time, and more for what is sent to it, since who is sent much has much to
+//! acknowledge. Every frame takes from it but DATA with something in it, which flow control bounds. Who has used it up is
+//! cut off.
+//!
+//! It knows too since when a header section has been coming in, or any frame but DATA: the codec would wait for ever.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// The preface's bytes (RFC 9113, §3.4).
+const PREFACE_BYTES: usize = 24;
+/// A frame's head (RFC 9113, §4.1).
+const HEAD_BYTES: usize = 9;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// At once: a client that opens a hundred streams, changes its mind about all of them, and does so again four times.
+const BURST: u32 = 1_000;
+/// And that much more each second: a ping or a change of a window every ten milliseconds.
+const EACH_SECOND: u32 = 100;
+/// SETTINGS may make us walk through all streams.
+const SETTINGS_COST: u32 = 4;
+/// For the head of an answer: the stream's own two frames, and two more that its client may have had to say.
+pub(super) const HEAD_EARNS: u32 = 4;
+/// For a part of a body: the windows of its stream and of the connection are moved for it.
+pub(super) const PART_EARNS: u32 = 2;
+
+/// What the meter has seen; shared by the connection, which acts on it, and its streams, which earn.
+#[derive(Debug, Clone)]
+pub(super) struct Meter(Arc<Mutex<Seen>>);
+
+impl Meter {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Seen::new(Instant::now()))))
+    }
+
+    /// Something was sent that the client may have to say something to.
+    pub(super) fn earn(&self, frames: u32) {
+        let mut seen = self.seen();
+        seen.left = seen.left.saturating_add(frames).min(BURST);
+    }
+
+    /// Is the allowance used up? Nothing more is read then.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.seen().flooded
+    }
+
+    /// Since when something has been coming in that is not whole, and is no body's.
+    pub(super) fn coming_since(&self) -> Option<Instant> {
+        self.seen().since
+    }
+
+    /// No step leaves the state half changed.
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// Of the preface, what has not come yet.
+    preface: usize,
+    head: [u8; HEAD_BYTES],
+    /// Of that, what has come.
+    filled: usize,
+    /// Of the frame's payload, what has not come yet.
+    payload: usize,
+    kind: u8,
+    /// A header section has begun and not ended.
+    in_headers: bool,
+    since: Option<Instant>,
+    left: u32,
+    refilled: Instant,
+    flooded: bool,
+}
+
+impl Seen {
+    fn new(now: Instant) -> Self {
+        Self {
+            preface: PREFACE_BYTES,
+            head: [0; HEAD_BYTES],
+            filled: 0,
+            payload: 0,
+            kind: DATA,
+            in_headers: false,
+            since: None,
+            left: BURST,
+            refilled: now,
+            flooded: false,
+        }
+    }
+
+    /// These bytes have come.
+    fn feed(&mut self, mut bytes: &[u8], now: Instant) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.refill(now);
+        let skipped = self.preface.min(bytes.len());
+        self.preface -= skipped;
+        bytes = &bytes[skipped..];
+        while !bytes.is_empty() {
+            if self.payload > 0 {
+                let taken = self.payload.min(bytes.len());
+                self.payload -= taken;
+                bytes = &bytes[taken..];
+                if self.payload == 0 {
+                    self.is_whole();
+                }
+                continue;
+            }
+            let taken = (HEAD_BYTES - self.filled).min(bytes.len());
+            self.head[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
+            self.filled += taken;
+            bytes = &bytes[taken..];
+            if self.filled == HEAD_BYTES {
+                self.filled = 0;
+                self.begin();
+            }
+        }
+        let is_part = self.filled > 0 || self.in_headers || self.payload > 0 && self.kind != DATA;
+        self.since = if is_part { self.since.or(Some(now)) } else { None };
+    }
+
+    /// A frame's head is there.
+    fn begin(&mut self) {
+        let [high, middle, low, kind, flags, ..] = self.head;
+        self.payload = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        self.kind = kind;
+        if matches!(kind, HEADERS | CONTINUATION) {
+            self.in_headers = flags & END_HEADERS == 0;
+        }
+        let cost = match kind {
+            DATA if self.payload > 0 || flags & END_STREAM != 0 => 0,
+            SETTINGS => SETTINGS_COST,
+            _ => 1,
+        };
+        match self.left.checked_sub(cost) {
+            Some(left) => self.left = left,
+            None => self.flooded = true,
+        }
+        if self.payload == 0 {
+            self.is_whole();
+        }
+    }
+
+    /// A frame has come to its end. The next one is another matter, unless it goes on with a header section.
+    fn is_whole(&mut self) {
+        if !self.in_headers {
+            self.since = None;
+        }
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.refilled);
+        let each = Duration::from_secs(1) / EACH_SECOND;
+        let earned = u32::try_from(passed.as_nanos() / each.as_nanos()).unwrap_or(u32::MAX);
+        if earned > 0 {
+            self.refilled += each.saturating_mul(earned);
+            self.left = self.left.saturating_add(earned).min(BURST);
+        }
+    }
+}
+
+/// A connection that is metered.
+#[derive(Debug)]
+pub(super) struct Metered<T> {
+    inner: T,
+    meter: Meter,
+}
+
+impl<T> Metered<T> {
+    pub(super) fn new(inner: T, meter: &Meter) -> Self {
+        Self { inner, meter: meter.clone() }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Nobody is woken: whoever polls the connection looks at the meter right after.
+        if self.meter.is_flooded() {
+            return Poll::Pending;
+        }
+        let before = space.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, space))?;
+        self.meter.seen().feed(&space.filled()[before..], Instant::now());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    const PING: u8 = 6;
+
+    fn frame(kind: u8, flags: u8, payload: usize) -> Vec<u8> {
+        let length = u32::try_from(payload).unwrap().to_be_bytes();
+        let mut frame = vec![length[1], length[2], length[3], kind, flags, 0, 0, 0, 1];
+        frame.resize(HEAD_BYTES + payload, 7);
+        frame
+    }
+
+    #[test]
+    fn frames_are_counted_however_they_are_cut() {
+        let now = Instant::now();
+        let mut all = PREFACE.to_vec();
+        for one in [
+            frame(SETTINGS, 0, 18),
+            frame(PING, 0, 8),
+            frame(HEADERS, END_HEADERS, 300),
+            frame(DATA, 0, 70_000),
+            frame(DATA, 0, 0),
+            frame(DATA, END_STREAM, 0),
+            frame(0xee, 0, 3),
+        ] {
+            all.extend(one);
+        }
+        for step in [1, 7, 9, 24, 100, all.len()] {
+            let mut seen = Seen::new(now);
+            for part in all.chunks(step) {
+                seen.feed(part, now);
+            }
+            assert_eq!((seen.left, seen.since), (BURST - SETTINGS_COST - 4, None), "{step}");
+        }
+    }
+
+    #[test]
+    fn an_allowance_comes_back_with_time_and_is_used_up_by_who_does_nothing_else() {
+        let now = Instant::now();
+        let mut seen = Seen::new(now);
+        seen.feed(PREFACE, now);
+        for _ in 0..BURST {
+            seen.feed(&frame(PING, 0, 8), now);
+        }
+        assert!(!seen.flooded && seen.left == 0);
+        let later = now + Duration::from_secs(1);
+        for _ in 0..EACH_SECOND {
+            seen.feed(&frame(PING, 0, 8), later);
+        }
+        assert!(!seen.flooded);
+        seen.feed(&frame(PING, 0, 8), later);
+        assert!(seen.flooded);
+        let mut idle = Seen::new(now);
+        idle.feed(PREFACE, now + Duration::from_hours(100_000));
+        assert_eq!(idle.left, BURST, "nobody saves up");
+    }
+
+    #[test]
+    fn what_is_half_there_is_known_since_when() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let mut seen = Seen::new(now);
+        seen.feed(PREFACE, now);
+        // Part of a head, then part of a payload: it is one frame, and began once.
+        let ping = frame(PING, 0, 8);
+        seen.feed(&ping[..3], at(1));
+        seen.feed(&ping[3..12], at(2));
+        assert_eq!(seen.since, Some(at(1)));
+        seen.feed(&ping[12..], at(3));
+        assert_eq!(seen.since, None);
+        // A header section is one as long as it goes on, whatever whole frames it comes in.
+        seen.feed(&frame(HEADERS, 0, 10), at(4));
+        seen.feed(&frame(CONTINUATION, 0, 10), at(5));
+        assert_eq!(seen.since, Some(at(4)));
+        seen.feed(&frame(CONTINUATION, END_HEADERS, 10), at(6));
+        assert_eq!(seen.since, None);
+        // A body is somebody else's matter; a frame after it is not.
+        let data = frame(DATA, 0, 100);
+        seen.feed(&data[..50], at(7));
+        assert_eq!(seen.since, None);
+        seen.feed(&[&data[50..], &ping[..1]].concat(), at(8));
+        assert_eq!(seen.since, Some(at(8)));
+        // One that ends and one that begins in the same read are two.
+        seen.feed(&[&ping[1..], &ping[..1]].concat(), at(9));
+        assert_eq!(seen.since, Some(at(9)));
+    }
+}

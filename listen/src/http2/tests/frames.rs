@@ -1,0 +1,239 @@
+//! What no client that keeps to the protocol sends.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::Answer;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const PRIORITY: u8 = 2;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+const PROTOCOL_ERROR: u32 = 1;
+const REFUSED_STREAM: u32 = 7;
+const COMPRESSION_ERROR: u32 = 9;
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = vec![length[1], length[2], length[3], kind, flags];
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// Fields as they are, without tables and codes.
+fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).unwrap());
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
+
+const ASK: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":authority", "a.test"), (":path", "/")];
+
+fn get_on(stream: u32) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &fields(&ASK))
+}
+
+/// Somebody who writes frames by hand.
+struct Hand(TlsStream<DuplexStream>);
+
+impl Hand {
+    async fn of(rig: &Rig) -> Self {
+        let mut hand = Self(rig.open().await);
+        hand.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        hand.send(&frame(SETTINGS, 0, 0, &[])).await;
+        hand
+    }
+
+    /// Whoever was hung up on sends no more.
+    async fn send(&mut self, bytes: &[u8]) {
+        let _closed = self.0.write_all(bytes).await;
+        let _closed = self.0.flush().await;
+    }
+
+    /// The next frame: kind, flags, stream, payload.
+    async fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).await.ok()?;
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        self.0.read_exact(&mut payload).await.ok()?;
+        Some((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
+    }
+
+    /// The next frame of this kind, and its code.
+    async fn code_of(&mut self, kind: u8) -> Option<(u32, u32)> {
+        loop {
+            let (found, _, stream, payload) = self.next().await?;
+            if found == kind {
+                let at = if kind == GOAWAY { 4 } else { 0 };
+                return Some((stream, u32::from_be_bytes(payload[at..at + 4].try_into().unwrap())));
+            }
+        }
+    }
+
+    /// Sends this again and again, and says with which code the connection ends.
+    async fn flood(rig: &Rig, mut next: impl FnMut(u32) -> Vec<u8>) -> Option<u32> {
+        let hand = Self::of(rig).await;
+        let (mut reading, mut writing) = tokio::io::split(hand.0);
+        let flooding = tokio::spawn({
+            let all: Vec<Vec<u8>> = (0..20_000).map(&mut next).collect();
+            async move {
+                for bytes in all {
+                    if writing.write_all(&bytes).await.is_err() || writing.flush().await.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        let mut all = Vec::new();
+        let _ended = reading.read_to_end(&mut all).await;
+        flooding.abort();
+        let mut rest = &all[..];
+        while let [high, middle, low, kind, _, _, _, _, _, after @ ..] = rest {
+            let length = usize::from(*high) << 16 | usize::from(*middle) << 8 | usize::from(*low);
+            let (payload, after) = after.split_at_checked(length)?;
+            if *kind == GOAWAY {
+                return Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+            }
+            rest = after;
+        }
+        None
+    }
+}
+
+fn no_content(_: &mut Exchange) -> BoxFuture<'_, Reply> {
+    Box::pin(async { Answer::new(204).into() })
+}
+
+#[tokio::test]
+async fn floods_of_what_gets_no_work_done_end_the_connection() {
+    for (what, next) in [
+        ("ping", (|_| frame(PING, 0, 0, &[0; 8])) as fn(u32) -> Vec<u8>),
+        ("settings", |_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100])),
+        ("priority", |at| frame(PRIORITY, 0, 2 * at + 1, &[0, 0, 0, 0, 1])),
+        ("window", |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        ("unknown", |_| frame(0xee, 0, 0, &[])),
+        ("rapid reset", |at| {
+            let stream = 2 * at + 1;
+            [get_on(stream), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat()
+        }),
+        ("empty data", |at| match at {
+            0 => frame(HEADERS, END_HEADERS, 1, &fields(&ASK)),
+            _ => frame(DATA, 0, 1, &[]),
+        }),
+    ] {
+        // An answer that never comes earns nothing.
+        let rig = Rig::new(|_| Box::pin(std::future::pending()));
+        let code = Hand::flood(&rig, next).await;
+        assert_eq!(code, Some(ENHANCE_YOUR_CALM), "{what}");
+        rig.served.gone().await;
+        assert!(rig.counts.flooded.load(Ordering::SeqCst) <= 1, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_header_section_without_an_end_ends_the_connection() {
+    let rig = Rig::new(no_content);
+    let code = Hand::flood(&rig, |at| match at {
+        0 => frame(HEADERS, 0, 1, &fields(&ASK)),
+        _ => frame(CONTINUATION, 0, 1, &fields(&[("x", "y")])),
+    });
+    assert_eq!(code.await, Some(ENHANCE_YOUR_CALM));
+    rig.served.gone().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_header_section_has_one_deadline_whatever_drips() {
+    let limit = Listener::default().header_timeout;
+    for half in
+        [frame(HEADERS, 0, 1, &fields(&ASK)), get_on(1)[..20].to_vec(), frame(PING, 0, 0, &[0; 8])[..3].to_vec()]
+    {
+        let rig = Rig::new(no_content);
+        let mut hand = Hand::of(&rig).await;
+        hand.send(&half).await;
+        let began = tokio::time::Instant::now();
+        assert_eq!(hand.code_of(GOAWAY).await.map(|(_, code)| code), Some(ENHANCE_YOUR_CALM));
+        let took = began.elapsed();
+        assert!((limit..limit + Duration::from_secs(1)).contains(&took), "{took:?}");
+        rig.served.gone().await;
+        assert_eq!(rig.counts.headers.load(Ordering::SeqCst), 1);
+    }
+    // And so has the preface.
+    let rig = Rig::new(no_content);
+    let mut silent = rig.open().await;
+    silent.write_all(b"PRI * HTT").await.unwrap();
+    silent.flush().await.unwrap();
+    let _ended = silent.read_to_end(&mut Vec::new()).await;
+    rig.served.gone().await;
+    assert_eq!(rig.counts.headers.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn fields_that_break_the_protocol_break_their_stream() {
+    let rig = Rig::new(no_content);
+    for broken in [
+        &[ASK[0], ASK[1], ASK[2], ASK[3], ("X-Upper", "1")][..],
+        &[ASK[0], ASK[1], ASK[2], ASK[3], ("connection", "close")],
+        &[ASK[0], ASK[1], ASK[2], ASK[3], ("transfer-encoding", "chunked")],
+        &[ASK[0], ASK[1], ASK[2], ASK[3], ("te", "gzip")],
+        &[ASK[0], ASK[1], ASK[2], ASK[3], ("x-a", "b\r\nx-evil: 1")],
+        &[ASK[0], ASK[1], ASK[2], ASK[3], ("x-a", "b\0")],
+        &[ASK[0], ASK[1], ASK[2], ASK[3], ("x a", "b")],
+        // Pseudo-fields: missing, twice, unknown, behind a field, of an answer, of another method.
+        &[ASK[1], ASK[2], ASK[3]],
+        &[ASK[0], ASK[2], ASK[3]],
+        &[ASK[0], ASK[0], ASK[1], ASK[2], ASK[3]],
+        &[ASK[0], ASK[1], ASK[2], ASK[3], (":odd", "1")],
+        &[ASK[0], ASK[1], ASK[2], ("x-a", "b"), ASK[3]],
+        &[ASK[0], ASK[1], ASK[2], ASK[3], (":status", "200")],
+        &[ASK[0], ASK[1], ASK[2], (":path", "")],
+        &[(":method", "CONNECT"), ASK[1], ASK[2], ASK[3]],
+        &[(":method", "CONNECT"), (":protocol", "websocket"), ASK[1], ASK[2], ASK[3]],
+        &[ASK[0], ASK[1], ASK[2], ASK[3], ("content-length", "3"), ("content-length", "4")],
+    ] {
+        let mut hand = Hand::of(&rig).await;
+        hand.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &fields(broken))).await;
+        // What no field can be breaks the connection, since the next header section is read by what this one left; the
+        // rest breaks the stream. None is answered.
+        let (code, is_over) = loop {
+            match hand.next().await {
+                Some((RST_STREAM, _, 1, payload)) => break (payload, false),
+                Some((GOAWAY, _, _, payload)) => break (payload[4..8].to_vec(), true),
+                Some((HEADERS, ..)) => panic!("answered: {broken:?}"),
+                Some(_) => {}
+                None => panic!("ended: {broken:?}"),
+            }
+        };
+        let code = u32::from_be_bytes(code.try_into().unwrap());
+        assert!(code == PROTOCOL_ERROR || is_over && code == COMPRESSION_ERROR, "{broken:?}: {code}");
+        if !is_over {
+            hand.send(&get_on(3)).await;
+            while !matches!(hand.next().await.expect("the next one is answered"), (HEADERS, _, 3, _)) {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn above_the_bound_streams_are_refused_and_may_be_asked_again() {
+    let rig = Rig::new(|_| Box::pin(std::future::pending()));
+    let mut hand = Hand::of(&rig).await;
+    for at in 0..=STREAMS_MAX {
+        hand.send(&get_on(2 * at + 1)).await;
+    }
+    assert_eq!(hand.code_of(RST_STREAM).await, Some((2 * STREAMS_MAX + 1, REFUSED_STREAM)));
+}
