@@ -75,7 +75,8 @@ pub fn own(appliance: &Appliance, interfaces: impl IntoIterator<Item = IpAddr>) 
     let exits = egress.pool.iter().flat_map(|pool| &pool.addresses);
     let exits = exits.flat_map(|exit| [exit.value.v4.map(IpAddr::V4), exit.value.v6.map(IpAddr::V6)]).flatten();
     let addresses = interfaces.into_iter().chain(exits).chain(egress.own_addresses.iter().copied());
-    let listeners = appliance.gateway.listen.iter().chain(&egress.listen).chain(&egress.ranges.listen).copied();
+    let listeners = appliance.gateway.listen.iter().chain(&egress.listen).chain(&egress.tls.listen);
+    let listeners = listeners.chain(&egress.ranges.listen).copied();
     Own::new(addresses, listeners.chain([appliance.admin.listen]))
 }
 

@@ -105,6 +105,10 @@ impl Tunnel {
         if ended.end.is_abrupt() {
             client.abort();
             destination.abort();
+        } else if ended.end != End::Finished {
+            // The system says of a socket that is dropped that it has ended; for TLS and a stream of HTTP/2 we have to.
+            let _is_said = client.shutdown().now_or_never();
+            let _is_said = destination.shutdown().now_or_never();
         }
         ended
     }

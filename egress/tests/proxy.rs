@@ -45,6 +45,21 @@ fn a_tunnel_for_another_name_ends_and_its_destination_gets_nothing() {
 }
 
 #[test]
+fn a_destination_that_resets_its_connection_does_not_seem_to_have_said_all() {
+    let origin = Origin::resetting();
+    let rig = Rig::start();
+    let hello = rig::client_hello("origin.test");
+    let mut tunnel = rig.open();
+    tunnel.send(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n{1}\r\n", origin.name(), rig.proof()).as_bytes());
+    tunnel.send(&hello);
+    assert!(tunnel.read_head().starts_with("HTTP/1.1 200 "));
+    assert_eq!(tunnel.read(hello.len()), hello);
+    tunnel.send(b"more");
+    assert!(tunnel.is_reset());
+    assert_eq!(&*rig.record().detail, "destination-reset");
+}
+
+#[test]
 fn a_request_goes_on_clean_and_its_answer_comes_back_clean() {
     let origin = Origin::http(
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTidegate-Send-State: forged\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n\r\nok",

@@ -3,8 +3,6 @@
 //! The listener does TLS, checks the chain and possession of the key, and hands over what is here; which tenant and
 //! role that is, is a look-up. By fingerprint where one is configured, else by the names in the certificate: those are
 //! worth what the authority is worth that the listener trusts for clients.
-//!
-//! No listener speaks TLS yet, so that nobody reaches this from outside.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,14 +10,7 @@ use std::sync::Arc;
 
 use domain::TenantId;
 
-/// A client's certificate, as the listener verified it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerCertificate {
-    /// SHA-256 of its DER.
-    pub sha256: [u8; 32],
-    /// Its subject alternative names, with their kind: `dns:runner.example.com`, `uri:spiffe://example.com/runner`.
-    pub sans: Vec<Box<str>>,
-}
+pub use listen::PeerCertificate;
 
 /// By what a certificate is recognised.
 #[derive(Clone, PartialEq, Eq, Hash)]

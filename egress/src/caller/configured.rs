@@ -1,8 +1,9 @@
 //! From what the configuration's files say to who may come.
 
-use config::{Egress, Tenant};
+use config::{CertificateBy, Egress, Tenant};
 
 use super::callers::{CallerSettings, PlaintextGrants};
+use super::certificate::{CertificateEntry, CertificateMatch};
 use super::issuers::{IssuerEntry, IssuerTenants};
 use super::key::{KeyFault, PublicKey};
 use super::token::{TokenEntry, TokenHash};
@@ -37,7 +38,9 @@ impl CallerSettings {
             IssuerEntry { name: issuer.name.value.as_str().into(), keys, tenants }
         });
         let issuers = issuers.collect();
+        let mut certificates = Vec::new();
         let tokens = tenants.into_iter().flat_map(|tenant| {
+            certificates.extend(certificates_of(tenant));
             let tokens = tenant.egress().map(|egress| &egress.tokens[..]).unwrap_or_default();
             tokens.iter().map(|token| TokenEntry {
                 tenant: tenant.id.clone(),
@@ -47,6 +50,7 @@ impl CallerSettings {
                 until_unix_ms: token.not_after_unix_ms.map(|last_ms| last_ms.saturating_add(1)),
             })
         });
+        let tokens = tokens.collect();
         let settings = Self {
             audience: egress.audience.as_str().into(),
             plaintext: match egress.plaintext_grants {
@@ -54,12 +58,24 @@ impl CallerSettings {
                 config::PlaintextGrants::Never => PlaintextGrants::Never,
             },
             issuers,
-            tokens: tokens.collect(),
-            // Nothing listens with TLS yet, so that no file names certificates either.
-            certificates: Vec::new(),
+            tokens,
+            certificates,
         };
         (settings, faults)
     }
+}
+
+fn certificates_of(tenant: &Tenant) -> impl Iterator<Item = CertificateEntry> + '_ {
+    let certificates = tenant.egress().map(|egress| &egress.certificates[..]).unwrap_or_default();
+    certificates.iter().map(|certificate| CertificateEntry {
+        tenant: tenant.id.clone(),
+        name: certificate.name.clone(),
+        by: match &certificate.by {
+            CertificateBy::Sha256(print) => CertificateMatch::Sha256(*print),
+            CertificateBy::San(name) => CertificateMatch::San(name.clone()),
+        },
+        role: certificate.role.clone(),
+    })
 }
 
 #[cfg(test)]
@@ -82,7 +98,10 @@ mod tests {
         let appliance = appliance.unwrap();
         let acme = "tenant = \"acme\"\n[egress]\n[[egress.role]]\nname = \"build\"\n\
              [[egress.token]]\nname = \"ci\"\nrole = \"build\"\nnot_after = 2026-01-01T00:00:00Z\n\
-             hash = \"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n";
+             hash = \"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n\
+             [[egress.certificate]]\nname = \"runner\"\nrole = \"build\"\nsan = \"uri:spiffe://example.com/runner\"\n\
+             [[egress.certificate]]\nname = \"pinned\"\n\
+             sha256 = \"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n";
         let (acme, faults) = config::parse_tenant(acme.as_bytes());
         assert!(!config::has_errors(&faults), "{faults:?}");
         let (settings, faults) = CallerSettings::of(&appliance.egress, [&acme.unwrap()]);
@@ -96,12 +115,24 @@ mod tests {
         let only_acme = IssuerTenants::These([acme.clone()].into());
         assert_eq!(settings.issuers, [issuer("platform", only_acme), issuer("other", IssuerTenants::Every)]);
         let expected = TokenEntry {
-            tenant: acme,
+            tenant: acme.clone(),
             name: "ci".into(),
             hash: TokenHash::of(b"abc"),
             role: Some("build".into()),
             until_unix_ms: Some(1_767_225_600_001),
         };
         assert_eq!(settings.tokens, [expected]);
+        let entry = |name: &str, by, role: Option<&str>| CertificateEntry {
+            tenant: acme.clone(),
+            name: name.into(),
+            by,
+            role: role.map(Into::into),
+        };
+        let digest = *TokenHash::of(b"abc").as_bytes();
+        let expected = [
+            entry("runner", CertificateMatch::San("uri:spiffe://example.com/runner".into()), Some("build")),
+            entry("pinned", CertificateMatch::Sha256(digest), None),
+        ];
+        assert_eq!(settings.certificates, expected);
     }
 }

@@ -18,7 +18,11 @@ use crate::trace::Trace;
 use crate::tunnel::{Bounds, Content, Enforcement, Side, Tunnel};
 use crate::{Egress, SendState, Way};
 
-impl Side for Raw {}
+impl Side for Raw {
+    fn abort(&mut self) {
+        Self::abort(self);
+    }
+}
 
 impl<C: Connect + 'static> Egress<C>
 where

@@ -1,4 +1,7 @@
 //! A running role with one tenant, and origins that remember what they saw.
+#![allow(dead_code, reason = "each test needs a part of it")]
+
+pub(crate) mod secure;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -11,11 +14,18 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
+use data_encoding::BASE64URL_NOPAD;
 use domain::{Clock, ConnectionId, NodeId, SystemClock, TenantId};
 use listen::{Behaviour, Bound, Forms, Server, ServerHandle, Service, Silent};
 use outbound::dial::DialSettings;
 use outbound::{AddressTable, Answer, Dialer, HostName, Opening, Own, Resolve, ResolveError, Roots, Rules, TlsClient};
-use tidegate_egress::caller::{CallerSettings, Revocations, TokenEntry, new_token};
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use secure::Pki;
+use tidegate_egress::caller::{
+    CallerSettings, CertificateEntry, CertificateMatch, IssuerEntry, IssuerTenants, PlaintextGrants, PublicKey,
+    Revocations, TokenEntry, new_token,
+};
 use tidegate_egress::forward::{Forward, ForwardSettings};
 use tidegate_egress::governed::{Connection, Connector};
 use tidegate_egress::metrics::Metrics;
@@ -53,7 +63,10 @@ impl Resolve for Names {
 /// A role that listens on loopback. `*.test` is open to its tenant, on every port.
 pub(crate) struct Rig {
     address: SocketAddr,
+    /// Where it speaks TLS, and who vouches for it there.
+    secure: Option<(SocketAddr, Pki)>,
     token: String,
+    issuer: Ed25519KeyPair,
     records: Receiver<Record>,
     handle: ServerHandle,
     server: Option<JoinHandle<()>>,
@@ -61,26 +74,34 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn start() -> Self {
-        Self::with(None, Vec::new())
+        Self::with(None, Vec::new(), None)
+    }
+
+    /// One that speaks TLS too, and takes no proof without it. The certificate for `spiffe://example.com/runner` is its
+    /// tenant's, the one for `…/beta` another's.
+    pub(crate) fn secure(provider: Option<&Origin>) -> Self {
+        Self::with(provider, Vec::new(), Some(Pki::new()))
     }
 
     /// With the connection `conn_api` to this origin; its credential is `the-real-key`.
     pub(crate) fn with_connection_to(origin: &Origin) -> Self {
-        Self::with(Some(origin), Vec::new())
+        Self::with(Some(origin), Vec::new(), None)
     }
 
     /// The same, with this switched off.
     pub(crate) fn with_connection_and_switch(origin: &Origin, scope: Scope) -> Self {
-        Self::with(Some(origin), vec![Switch { scope, since_unix_ms: 1, reason: "a test".into() }])
+        Self::with(Some(origin), vec![Switch { scope, since_unix_ms: 1, reason: "a test".into() }], None)
     }
 
-    fn with(provider: Option<&Origin>, switches: Vec<Switch>) -> Self {
+    fn with(provider: Option<&Origin>, switches: Vec<Switch>, pki: Option<Pki>) -> Self {
         let clock: Arc<dyn Clock> = SystemClock::shared();
         let tenant = TenantId::parse("acme").unwrap();
         let (token, hash) = new_token().unwrap();
         let token = String::from_utf8(token.expose().to_vec()).unwrap();
         let entry = TokenEntry { tenant: tenant.clone(), name: "ci".into(), hash, role: None, until_unix_ms: None };
-        let callers = CallerSettings { audience: "tidegate".into(), tokens: vec![entry], ..CallerSettings::default() };
+        let issuer = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        let issuer = Ed25519KeyPair::from_pkcs8(issuer.as_ref()).unwrap();
+        let callers = callers_of(&issuer, entry, pki.is_some());
         let (callers, left_out) =
             Callers::new(callers, Arc::new(Revocations::none(Arc::clone(&clock))), Arc::clone(&clock));
         assert!(left_out.is_empty());
@@ -137,14 +158,51 @@ impl Rig {
             Arc::new(Silent),
         )
         .with_behaviour(behaviour);
-        let address = service.addresses()[0];
+        let service = match &pki {
+            None => service,
+            Some(pki) => {
+                let bound = Bound::new(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+                service.with_tls(pki.listener(), bound.listen().unwrap())
+            }
+        };
+        let addresses = service.addresses();
+        let (address, secure) = (addresses[0], pki.map(|pki| (addresses[1], pki)));
         let mut server = Server::new();
         server.add(service);
         let handle = server.handle();
         let server = std::thread::spawn(move || {
             server.run();
         });
-        Self { address, token, records, handle, server: Some(server) }
+        Self { address, secure, token, issuer, records, handle, server: Some(server) }
+    }
+
+    /// Who vouches for both sides of its TLS.
+    pub(crate) fn pki(&self) -> &Pki {
+        &self.secure.as_ref().expect("it speaks TLS").1
+    }
+
+    pub(crate) fn tls_port(&self) -> u16 {
+        self.secure.as_ref().expect("it speaks TLS").0.port()
+    }
+
+    /// A connection where TLS is spoken, with nothing said on it.
+    pub(crate) fn dial_tls(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.secure.as_ref().expect("it speaks TLS").0).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// A grant of the platform's, with these claims beside those that every one has.
+    pub(crate) fn grant(&self, more: &str) -> String {
+        let now = SystemClock::shared().unix_ms() / 1000;
+        let claims = format!(
+            r#"{{"iss":"platform","aud":"tidegate","tenant":"acme","iat":{now},"nbf":{now},"exp":{},"jti":"1"{more}}}"#,
+            now + 60
+        );
+        let encode = |text: &str| BASE64URL_NOPAD.encode(text.as_bytes());
+        let signed = format!("{}.{}", encode(r#"{"alg":"EdDSA","typ":"JWT"}"#), encode(&claims));
+        let signature = self.issuer.sign(signed.as_bytes());
+        format!("{signed}.{}", BASE64URL_NOPAD.encode(signature.as_ref()))
     }
 
     /// The token itself.
@@ -183,6 +241,28 @@ impl Rig {
 
     pub(crate) fn records(&self, count: usize) -> Vec<Record> {
         (0..count).map(|_| self.record()).collect()
+    }
+}
+
+/// Whoever has a grant of this issuer's, this token, or one of two certificates.
+fn callers_of(issuer: &Ed25519KeyPair, token: TokenEntry, only_tls: bool) -> CallerSettings {
+    let key = format!("ed25519:{}", BASE64URL_NOPAD.encode(issuer.public_key().as_ref()));
+    let certificate = |tenant: &str, name: &str| CertificateEntry {
+        tenant: TenantId::parse(tenant).unwrap(),
+        name: name.into(),
+        by: CertificateMatch::San(format!("uri:spiffe://example.com/{name}").into()),
+        role: None,
+    };
+    CallerSettings {
+        audience: "tidegate".into(),
+        plaintext: if only_tls { PlaintextGrants::Never } else { PlaintextGrants::Loopback },
+        issuers: vec![IssuerEntry {
+            name: "platform".into(),
+            keys: vec![PublicKey::parse(key.as_bytes()).unwrap()],
+            tenants: IssuerTenants::Every,
+        }],
+        tokens: vec![token],
+        certificates: vec![certificate("acme", "runner"), certificate("beta", "beta")],
     }
 }
 
@@ -253,6 +333,20 @@ impl Client {
             head.extend(self.read(1));
         }
         head_of(&String::from_utf8(head).unwrap())
+    }
+
+    /// Whether the connection ends with a reset, and not cleanly, when nothing more comes.
+    pub(crate) fn is_reset(&mut self) -> bool {
+        match self.0.read(&mut [0]) {
+            Ok(read) => {
+                assert_eq!(read, 0, "more came");
+                false
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+                true
+            }
+        }
     }
 
     pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
@@ -333,6 +427,17 @@ impl Origin {
             while let Ok(read @ 1..) = stream.read(&mut bytes) {
                 seen.lock().unwrap().extend(&bytes[..read]);
             }
+        })
+    }
+
+    /// Sends back what comes first, and ends with a reset when more comes.
+    pub(crate) fn resetting() -> Self {
+        Self::with(|mut stream, _| {
+            let mut bytes = [0; 4096];
+            let Ok(read) = stream.read(&mut bytes) else { return };
+            stream.write_all(&bytes[..read]).unwrap();
+            let _more = stream.read(&mut bytes);
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
         })
     }
 
