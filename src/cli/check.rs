@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use config::{ApplianceInPart, Environment, Fault, Tenant, TenantFiles, TenantsLoad};
+use domain::SystemClock;
 use egress::ranges::Shelf;
 use gateway::endpoint::TenantEndpoints;
 use gateway::scheme::{DeclarationFault, Presets, Scheme};
@@ -16,7 +17,7 @@ use super::faults;
 use super::out::Tone;
 use super::scheme;
 use crate::control::wire::FaultLine;
-use crate::run::{Machine, judge_calls};
+use crate::run::{JudgedBy, Machine, judge_calls};
 
 /// What was looked at, and what was found.
 pub(super) struct Looked {
@@ -42,13 +43,17 @@ pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets
         let files = TenantFiles::without_state();
         let mut files = if let Some(part) = &looked.in_part { files.judged_in_part(part) } else { files };
         // As a running appliance does, where it takes calls.
-        let found = || Shelf::open(&appliance.egress.ranges.book).found();
-        let calls = appliance.egress.enabled.then(|| judge_calls(appliance, path, &found(), on));
+        let shelf = Shelf::open(&appliance.egress.ranges.book);
+        let judged = || {
+            let (book, now_unix_ms) = (&shelf.found(), SystemClock::shared().unix_ms());
+            judge_calls(appliance, path, JudgedBy { environment, now_unix_ms, book, on })
+        };
+        let calls = appliance.egress.enabled.then(judged);
         let (calls, found) = calls.unwrap_or_default();
         looked.faults.extend(found);
         let load: TenantsLoad = files.load(appliance, environment, &mut |tenant| {
             let mut faults = inspector.inspect(&tenant);
-            faults.extend(calls.iter().flat_map(|calls| calls.tenant(&tenant).1));
+            faults.extend(calls.iter().flat_map(|calls| calls.compiled.tenant(&tenant).1));
             (Some(tenant), faults)
         });
         looked.tenants = load.tenants.len();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::Refusal;
 use eventlog::{EventLog, LaneStat};
-use listen::{Observer, Phase};
+use listen::{HandshakeFault, Observer, Phase};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
@@ -20,6 +20,8 @@ pub(crate) struct ListenerMetrics {
     capped: Counter,
     panicked: Counter,
     timed_out: Family<PhaseLabel, Counter>,
+    handshakes_failed: Family<CauseLabel, Counter>,
+    flooded: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -27,7 +29,26 @@ struct PhaseLabel {
     phase: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
+}
+
 impl ListenerMetrics {
+    /// Of a listener that may speak TLS.
+    pub(crate) fn register_with_tls(registry: &mut Registry) -> Arc<Self> {
+        let metrics = Self::register(registry);
+        for fault in HandshakeFault::ALL {
+            drop(metrics.handshakes_failed.get_or_create(&CauseLabel { cause: fault.label() }));
+        }
+        let listener = registry.sub_registry_with_prefix("listener");
+        let help = "Handshakes of TLS that came to nothing, by why";
+        listener.register("handshakes_failed", help, metrics.handshakes_failed.clone());
+        let help = "Connections of HTTP/2 that were cut off, since they were busy with nothing";
+        listener.register("http2_floods", help, metrics.flooded.clone());
+        metrics
+    }
+
     pub(crate) fn register(registry: &mut Registry) -> Arc<Self> {
         let metrics = Self::default();
         for phase in Phase::ALL {
@@ -59,6 +80,14 @@ impl Observer for ListenerMetrics {
 
     fn refused(&self, _refusal: Refusal) {
         // The handler makes the answer and counts it.
+    }
+
+    fn handshake_failed(&self, fault: HandshakeFault) {
+        self.handshakes_failed.get_or_create(&CauseLabel { cause: fault.label() }).inc();
+    }
+
+    fn flooded(&self) {
+        self.flooded.inc();
     }
 
     fn timed_out(&self, phase: Phase) {

@@ -6,6 +6,7 @@ mod delivery_log;
 pub(crate) mod egress_log;
 mod health;
 mod ingress;
+mod listener_tls;
 mod logging;
 mod metrics;
 mod node;
@@ -34,8 +35,8 @@ use self::metrics::ConfigMetrics;
 use self::node::Node;
 use self::reload::{Reloader, State};
 use self::sink::Sink;
+pub(crate) use self::way_out::{JudgedBy, Machine, judge as judge_calls};
 use self::way_out::{Loader, WayOut};
-pub(crate) use self::way_out::{Machine, judge as judge_calls};
 
 /// Why the appliance did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +121,7 @@ fn serve(
         deliveries.map(|bound| Ingress::open(bound, room.deliveries, appliance, clock, &mut registry)).transpose()?;
     let log = ingress.as_ref().map(|ingress| Arc::clone(&ingress.log));
     let holding = ingress.as_ref().and_then(|ingress| ingress.holding.clone());
-    let open = |bound| WayOut::open(bound, room.calls, path, appliance, clock, sink, &mut registry);
+    let open = |bound| WayOut::open(bound, room.calls, (path, environment), appliance, clock, sink, &mut registry);
     let way_out = calls.map(open).transpose()?;
     let records = way_out.as_ref().map(|way_out| Arc::clone(&way_out.log));
     let loader = way_out.as_ref().map(|way_out| Arc::clone(&way_out.loader));
@@ -203,8 +204,8 @@ fn serve(
 /// What of the appliance's file is judged for calls. At a start a fault in it is told as every other one is.
 fn compile(loader: Option<&Loader>, appliance: &Appliance) -> Result<Option<Compiled>, RunError> {
     let Some(loader) = loader else { return Ok(None) };
-    match loader.compile(appliance) {
-        (Some(compiled), _) => Ok(Some(compiled)),
+    match loader.judge(appliance) {
+        (Some(judged), _) => Ok(Some(loader.accept(appliance, judged))),
         (None, faults) => Err(RunError::Faults(faults)),
     }
 }

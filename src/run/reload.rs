@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use super::health::Health;
 use super::metrics::ConfigMetrics;
-use super::way_out::Loader;
+use super::way_out::{Judged, Loader};
 
 /// What a reload did.
 #[derive(Debug, Clone, Default)]
@@ -152,12 +152,14 @@ impl Reloader {
             let waiting = self.started.restart_needed(&appliance);
             let live = self.started.with_live(appliance);
             // The file is one unit: a destination that is none in it is a fault of the whole.
-            let (compiled, more) = self.compile(&live);
+            let (judged, more) = self.judge(&live);
             let sound = !has_errors(&more);
             faults.extend(more);
             if sound {
                 restart_needed = waiting;
-                (state.appliance, state.compiled) = (live, compiled);
+                let judged = self.way_out.as_ref().zip(judged);
+                state.compiled = judged.map(|(way_out, judged)| way_out.accept(&live, judged));
+                state.appliance = live;
             }
         }
         let (snapshot, mut reloaded) = self.build(&mut state, unread);
@@ -182,8 +184,8 @@ impl Reloader {
         tokio::time::sleep(self.again.pause()).await;
     }
 
-    fn compile(&self, appliance: &Appliance) -> (Option<Compiled>, Vec<Fault>) {
-        self.way_out.as_ref().map_or_else(|| (None, Vec::new()), |way_out| way_out.compile(appliance))
+    fn judge(&self, appliance: &Appliance) -> (Option<Judged>, Vec<Fault>) {
+        self.way_out.as_ref().map_or_else(|| (None, Vec::new()), |way_out| way_out.judge(appliance))
     }
 
     /// The snapshot of the files as they are now; of what is faulty, its last good version.

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use config::{Appliance, Fault, Tenant};
+use config::{Appliance, Environment, Fault, Tenant};
 use domain::{Clock, TenantId};
 use egress::caller::{CallerSettings, Revocations};
 use egress::compile::{self, Compiled, TenantOut, Written};
@@ -20,7 +20,7 @@ use egress::{
     About, Callers, Calls, Connections, Egress, Ends, Entry, Parts, Policy, Recorder, Refusal, Settings, Snapshot,
     settings,
 };
-use listen::{Behaviour, Forms, HalfClose, ServerHandle};
+use listen::{Behaviour, Forms, HalfClose, ServerHandle, TlsBounds, TlsServer};
 use outbound::dial::{ClientIdentity, TcpConnector};
 use outbound::resolve::{CachedResolver, DnsResolver};
 use outbound::{AddressTable, Alpn, Dialer, ExitAddress, Own, Resolve, Roots, TlsClient};
@@ -28,11 +28,11 @@ use prometheus_client::registry::Registry;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::RunError;
 use super::egress_log::{self, EgressLog};
 use super::health::Alarm;
 use super::metrics::ListenerMetrics;
 use super::sink::Sink;
+use super::{RunError, listener_tls};
 
 /// What the role stands on: open, and not yet serving.
 #[derive(Debug)]
@@ -71,6 +71,7 @@ impl std::fmt::Debug for ResolverOf {
 }
 
 const LISTEN: &str = "listen for calls (egress.listen)";
+const LISTEN_TLS: &str = "listen for calls with TLS (egress.tls.listen)";
 
 /// Idle connections to destinations are looked through this often; they live for a minute.
 const REAP_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
@@ -84,6 +85,8 @@ const LISTEN_PUBLIC: &str = "listen for those who read exit ranges (egress.range
 #[derive(Debug)]
 pub(super) struct Bound {
     calls: listen::Bound,
+    /// Mostly none.
+    with_tls: listen::Bound,
     /// What everybody may read; mostly nowhere.
     public: Option<listen::Bound>,
 }
@@ -91,16 +94,17 @@ pub(super) struct Bound {
 /// Takes the addresses, and does not listen on them yet.
 pub(super) fn bind(appliance: &Appliance) -> Result<Bound, RunError> {
     let calls = listen::Bound::new(&appliance.egress.listen).map_err(RunError::io(LISTEN))?;
+    let with_tls = listen::Bound::new(&appliance.egress.tls.listen).map_err(RunError::io(LISTEN_TLS))?;
     let public = &appliance.egress.ranges.listen;
     let public = (!public.is_empty()).then(|| listen::Bound::new(public)).transpose();
-    Ok(Bound { calls, public: public.map_err(RunError::io(LISTEN_PUBLIC))? })
+    Ok(Bound { calls, with_tls, public: public.map_err(RunError::io(LISTEN_PUBLIC))? })
 }
 
 impl WayOut {
     pub(super) fn open(
         bound: Bound,
         connections_max: u32,
-        path: &Path,
+        (path, environment): (&Path, &Arc<dyn Environment>),
         appliance: &Appliance,
         clock: &Arc<dyn Clock>,
         sink: &Sink,
@@ -127,7 +131,7 @@ impl WayOut {
         let metrics = Arc::new(Metrics::register(registry));
         let ports = Ports::new(port_range().0, file.limits.ports_percent_max, sockets_max());
         registry.register_collector(Box::new(PortMetrics(Arc::clone(&ports))));
-        let listener_metrics = ListenerMetrics::register(registry.sub_registry_with_prefix("egress"));
+        let listener_metrics = ListenerMetrics::register_with_tls(registry.sub_registry_with_prefix("egress"));
 
         let shelf = Arc::new(Shelf::open(&file.ranges.book));
         registry.register_collector(Box::new(RangesMetrics { shelf: Arc::clone(&shelf), clock: Arc::clone(clock) }));
@@ -150,6 +154,9 @@ impl WayOut {
         };
         let loader = Loader {
             path: path.to_owned(),
+            environment: Arc::clone(environment),
+            clock: Arc::clone(clock),
+            listener: OnceLock::new(),
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             callers: Arc::new(callers),
             ports: Arc::clone(&ports),
@@ -232,7 +239,14 @@ impl WayOut {
         };
         let open = Open { egress: Arc::clone(&egress), ports: self.ports };
         let service = listen::Service::new("egress", bounds, opened, egress, self.listener_metrics);
-        let mut services = vec![service.with_threads(file.threads).with_behaviour(behaviour)];
+        let mut service = service.with_threads(file.threads).with_behaviour(behaviour);
+        if !file.tls.listen.is_empty() {
+            let tls = self.loader.listener.get();
+            let tls = tls.ok_or_else(|| RunError::WayOut("no certificate was read".to_owned()))?;
+            let opened = self.bound.with_tls.listen().map_err(RunError::io(LISTEN_TLS))?;
+            service = service.with_tls(tls.clone(), opened);
+        }
+        let mut services = vec![service];
         if let Some(public) = self.bound.public {
             let opened = public.listen().map_err(RunError::io(LISTEN_PUBLIC))?;
             let site = Arc::new(PublicSite::new(Arc::clone(&self.loader.shelf)));
@@ -288,6 +302,10 @@ async fn drain(egress: Arc<Outward>, server: ServerHandle, timeout: std::time::D
 #[derive(Debug)]
 pub(crate) struct Loader {
     path: PathBuf,
+    environment: Arc<dyn Environment>,
+    clock: Arc<dyn Clock>,
+    /// TLS towards callers, from the first load on where there is any.
+    listener: OnceLock<listen::Tls>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     callers: Arc<Callers>,
     ports: Arc<Ports>,
@@ -319,14 +337,26 @@ pub(crate) enum Machine {
     Another,
 }
 
-/// What of the appliance's file is a matter of destinations and of exits, judged. With an error among the faults the file
-/// is faulty.
-pub(crate) fn judge(
-    appliance: &Appliance,
-    path: &Path,
-    book: &BookFound,
-    on: Machine,
-) -> (Option<Compiled>, Vec<Fault>) {
+/// What of the appliance's file is a matter of calls, judged.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) compiled: Compiled,
+    /// None where no address has TLS.
+    listener: Option<TlsServer>,
+}
+
+/// By what it is judged beside itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JudgedBy<'j> {
+    pub(crate) environment: &'j dyn Environment,
+    pub(crate) now_unix_ms: u64,
+    pub(crate) book: &'j BookFound,
+    pub(crate) on: Machine,
+}
+
+/// Judges it: destinations, exits, and what callers are shown. With an error among the faults the file is faulty.
+pub(crate) fn judge(appliance: &Appliance, path: &Path, by: JudgedBy<'_>) -> (Option<Judged>, Vec<Fault>) {
+    let JudgedBy { environment, now_unix_ms, book, on } = by;
     let (catalogue, mut faults) = compile::catalogue(appliance);
     let Some(catalogue) = catalogue else { return (None, faults) };
     let (compiled, more) = Compiled::new(appliance, path, &catalogue);
@@ -337,20 +367,50 @@ pub(crate) fn judge(
     if on == Machine::This {
         faults.extend(ranges::check_machine(&appliance.egress, path, outbound::is_on_machine));
     }
+    let listener = listener_tls::judge(&appliance.egress.tls, path, environment, now_unix_ms, &mut faults);
     let sound = !config::has_errors(&faults);
-    (sound.then_some(compiled), faults)
+    (sound.then_some(Judged { compiled, listener }), faults)
 }
 
 impl Loader {
     /// The same, of the file that this process was started with.
-    pub(super) fn compile(&self, appliance: &Appliance) -> (Option<Compiled>, Vec<Fault>) {
+    pub(super) fn judge(&self, appliance: &Appliance) -> (Option<Judged>, Vec<Fault>) {
         self.shelf.look();
-        judge(appliance, &self.path, &self.shelf.found(), Machine::This)
+        let by = JudgedBy {
+            environment: &*self.environment,
+            now_unix_ms: self.clock.unix_ms(),
+            book: &self.shelf.found(),
+            on: Machine::This,
+        };
+        judge(appliance, &self.path, by)
     }
 
     /// A number that changes with the book of exit ranges: what is configured is judged anew.
     pub(super) fn book_changes(&self) -> watch::Receiver<u64> {
         self.shelf.watch()
+    }
+
+    /// Puts in force what was judged and needs no tenant's file: the certificate of the listener. What is left waits for
+    /// [`Self::put_in_force`].
+    pub(super) fn accept(&self, appliance: &Appliance, judged: Judged) -> Compiled {
+        let Judged { compiled, listener } = judged;
+        match (listener, self.listener.get()) {
+            (Some(server), Some(tls)) => {
+                if tls.replace(server) {
+                    tracing::info!("callers are shown another certificate from now on");
+                }
+            }
+            (Some(server), None) => {
+                let file = &appliance.egress.tls;
+                let bounds =
+                    TlsBounds { handshake_timeout: file.handshake_timeout, http2_streams_max: file.http2_streams_max };
+                let tls = listen::Tls::new(server, bounds);
+                // Loads come one after the other: nobody else was first.
+                drop(self.listener.set(tls));
+            }
+            (None, _) => {}
+        }
+        compiled
     }
 
     /// Swaps the snapshot. The addresses of the machine are read anew: one that was added is the appliance's own.
