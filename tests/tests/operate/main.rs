@@ -4,6 +4,7 @@ mod a_broken_tenant_file_touches_nobody_else;
 mod a_drain_under_load_cuts_no_accepted_delivery;
 mod a_flood_of_refusals_fills_no_disk;
 mod a_second_start_by_mistake_touches_no_log;
+mod certificates_are_exchanged_without_a_restart;
 mod changes_are_taken_up_without_a_restart;
 mod exit_ranges_are_published_and_held_to;
 mod hostile_text_is_escaped_wherever_it_is_shown;
