@@ -247,6 +247,22 @@ async fn what_to_speak_is_agreed_or_refused() {
     assert_eq!(token, "tls_alert_received");
 }
 
+/// For what only HTTP/1.1 can do. Connections are pooled by it, so it is another one.
+#[tokio::test]
+async fn http_2_can_be_left_out() {
+    let authorities = Authorities::new();
+    let port = tls_server(authorities.server_config(&named(&["api.internal"]), &["h2", "http/1.1"], false)).await;
+    let client = TlsClient::new(&authorities.roots(), None, BOTH).unwrap();
+    let without = client.without_http2();
+    assert!(client.offers_http2() && !without.offers_http2() && client != without);
+    assert_eq!((&without, &without), (&client.without_http2(), &without.without_http2()));
+    for (client, agreed) in [(&client, Alpn::Http2), (&without, Alpn::Http11), (&client, Alpn::Http2)] {
+        assert_eq!(dial_tls("api.internal", port, client).await.unwrap().alpn, Some(agreed));
+    }
+    let none = TlsClient::new(&authorities.roots(), None, &[]).unwrap();
+    assert!(!none.offers_http2() && none == none.without_http2());
+}
+
 #[tokio::test]
 async fn a_client_certificate_is_shown_where_it_is_asked_for() {
     let authorities = Authorities::new();

@@ -110,14 +110,24 @@ impl Alpn {
 }
 
 /// One way of speaking TLS: roots, identity, protocols. Made once and kept, so that sessions resume; a clone is the
-/// same one. Two are equal if they are the same one: connections are pooled by it, and trust that merely looks alike
-/// is not shared.
+/// same one. Two are equal if they are the same one and offer the same: connections are pooled by it, and trust that
+/// merely looks alike is not shared.
 #[derive(Debug, Clone)]
-pub struct TlsClient(Arc<ClientConfig>);
+pub struct TlsClient {
+    made: Arc<Made>,
+    offers_http2: bool,
+}
+
+#[derive(Debug)]
+struct Made {
+    as_asked: Arc<ClientConfig>,
+    /// The same in everything but what it offers.
+    without_http2: Arc<ClientConfig>,
+}
 
 impl PartialEq for TlsClient {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.made, &other.made) && self.offers_http2 == other.offers_http2
     }
 }
 
@@ -125,7 +135,8 @@ impl Eq for TlsClient {}
 
 impl Hash for TlsClient {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.0).hash(state);
+        Arc::as_ptr(&self.made).hash(state);
+        self.offers_http2.hash(state);
     }
 }
 
@@ -143,10 +154,26 @@ impl TlsClient {
                 .with_client_auth_cert(chain, key)
                 .map_err(|fault| TlsSettingsFault::Identity(fault.to_string()))?,
         };
-        config.alpn_protocols = alpn.iter().map(|alpn| alpn.id().to_vec()).collect();
+        let ids = |of: &[Alpn]| of.iter().map(|alpn| alpn.id().to_vec()).collect();
+        config.alpn_protocols = ids(alpn);
         // A request in early data may run twice, and would have been sent before the peer is verified for this one.
         config.enable_early_data = false;
-        Ok(Self(Arc::new(config)))
+        let mut without = config.clone();
+        let others: Vec<Alpn> = alpn.iter().copied().filter(|alpn| *alpn != Alpn::Http2).collect();
+        without.alpn_protocols = ids(&others);
+        let made = Made { as_asked: Arc::new(config), without_http2: Arc::new(without) };
+        Ok(Self { made: Arc::new(made), offers_http2: alpn.contains(&Alpn::Http2) })
+    }
+
+    /// The same without HTTP/2 among what it offers: for what only HTTP/1.1 can do. Sessions resume across both.
+    #[must_use]
+    pub fn without_http2(&self) -> Self {
+        Self { made: Arc::clone(&self.made), offers_http2: false }
+    }
+
+    /// Whether the peer may choose HTTP/2.
+    pub fn offers_http2(&self) -> bool {
+        self.offers_http2
     }
 
     /// A handshake on this stream, verified against the host: a name by its DNS names, an address by its IP addresses.
@@ -158,7 +185,8 @@ impl TlsClient {
             Host::Name(name) => ServerName::try_from(name.as_str().to_owned()).map_err(|_| TlsFault::Name)?,
             Host::Address(address) => ServerName::from(*address),
         };
-        TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await.map_err(|fault| TlsFault::of(&fault))
+        let config = if self.offers_http2 { &self.made.as_asked } else { &self.made.without_http2 };
+        TlsConnector::from(Arc::clone(config)).connect(name, stream).await.map_err(|fault| TlsFault::of(&fault))
     }
 }
 
