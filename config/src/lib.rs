@@ -48,9 +48,9 @@ pub use scheme::SchemeDeclaration;
 pub use secret::{ResolvedSecret, resolve_secret};
 pub use settings::{
     Admin, Appliance, Connectors, Egress, EgressDns, EgressLimits, EgressRanges, EgressRecords, EgressTls, Gateway,
-    Holding, Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node, NodeLimits,
-    Opening, PlaintextGrants, Pool, PoolAddress, RetentionClass, SyncMode, Tenants, TlsVersion, Unauthenticated,
-    WhenFull,
+    Holding, Http2, Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node,
+    NodeLimits, Opening, PlaintextGrants, Pool, PoolAddress, RetentionClass, SyncMode, Tenants, TlsVersion,
+    Unauthenticated, WhenFull,
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;

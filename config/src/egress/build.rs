@@ -305,6 +305,7 @@ fn build_connections(
                     connector: connector.value,
                     base_url: base_url.value.into(),
                     credential,
+                    http2: table.http2,
                     tls,
                     usable,
                     line: document.line(span.start),

@@ -6,7 +6,7 @@ use super::rule::{EgressRule, Rule, RuleMode, mode};
 use super::tenant::SniRule;
 use super::text::{base_url, certificate_digest, header, parameter, subject_name, token_hash};
 use crate::form::{Choice, List, Located, Maybe, Moment, Placed, Table, Text, needed, settings, text};
-use crate::settings::{RULES_MAX, class_name};
+use crate::settings::{Http2, RULES_MAX, class_name, http2};
 use crate::tenant_file::reference;
 
 /// How a credential is attached.
@@ -101,6 +101,9 @@ settings! {
         /// Id of the credential that is attached, one of this file.
         credential: Option<Located<String>> = None, Maybe(Placed(class_name())), live,
             "Without one, calls go out without a credential.";
+        /// Whether HTTP/2 is spoken with its provider: `auto` where that chooses it, or `off`.
+        http2: Option<Http2> = None, Maybe(http2()), live,
+            "Without it, `egress.http2` of the appliance's file. `off` is for a provider that stumbles over it.";
         /// Authorities that its provider's certificate may be from, in PEM: a reference to a secret.
         roots: Option<Located<String>> = None, Maybe(Placed(reference())), live,
             "Without it, those that the machine trusts.";

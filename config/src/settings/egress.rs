@@ -28,6 +28,20 @@ pub enum PlaintextGrants {
     Never,
 }
 
+/// Whether HTTP/2 is spoken with destinations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Http2 {
+    /// Where the destination chooses it.
+    Auto,
+    /// With none.
+    Off,
+}
+
+/// Its words.
+pub(crate) const fn http2() -> Choice<Http2> {
+    Choice(&[("auto", Http2::Auto), ("off", Http2::Off)])
+}
+
 settings! {
     /// The role that takes calls out.
     pub struct Egress {
@@ -71,6 +85,9 @@ settings! {
         plaintext_grants: PlaintextGrants = PlaintextGrants::Loopback,
             Choice(&[("loopback", PlaintextGrants::Loopback), ("never", PlaintextGrants::Never)]), live,
             "Whoever reads a grant on its way can call with it until it ends.";
+        /// Whether HTTP/2 is spoken with destinations: `auto` where a destination chooses it (over TLS), `off` with none. A tenant's connection can say otherwise for itself.
+        http2: Http2 = Http2::Auto, http2(), live,
+            "One connection carries many calls. `off` is for a network whose middle boxes stumble over it.";
         /// Bounds on connections and requests of callers, in front of everything else.
         listener: Listener = egress_listener::default(), ListenerForm, restart, "";
         /// TLS towards callers, on addresses of its own.

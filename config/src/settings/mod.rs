@@ -16,8 +16,8 @@ mod pool;
 mod ranges;
 mod resolv_conf;
 
-pub(crate) use egress::RULES_MAX;
-pub use egress::{Connectors, Egress, EgressDns, EgressLimits, EgressRecords, PlaintextGrants};
+pub use egress::{Connectors, Egress, EgressDns, EgressLimits, EgressRecords, Http2, PlaintextGrants};
+pub(crate) use egress::{RULES_MAX, http2};
 pub use egress_tls::{EgressTls, TlsVersion};
 pub use gateway::{Gateway, Listener};
 pub use issuer::{Issuer, IssuerKey, IssuerTenants};
@@ -145,7 +145,7 @@ mod tests {
         let new = read(
             "# A line more.\n[egress]\nlisten = [\"127.0.0.1:3129\"]\nname = \"edge\"\nthreads = 1000\nmode = \"report\"\nallow = [\"a.example.com\"]\n\
             deny = [\"b.example.com\"]\nconnect_ports = [8443]\nports = [8080]\nown_addresses = [\"192.0.2.7\"]\nnat64 = [\"64:ff9b::/96\"]\n\
-            audience = \"x\"\nplaintext_grants = \"never\"\n[egress.listener]\nidle_timeout = \"5s\"\n[egress.dns]\nservers = [\"192.0.2.53\"]\n\
+            audience = \"x\"\nplaintext_grants = \"never\"\nhttp2 = \"off\"\n[egress.listener]\nidle_timeout = \"5s\"\n[egress.dns]\nservers = [\"192.0.2.53\"]\n\
             [egress.limits]\ncalls_max = 5000\n[[egress.issuer]]\nname = \"p\"\nkeys = [\"ed25519:x\"]\ntenants = [\"*\"]\n\
             [[egress.pool]]\nname = \"default\"\naddresses = [{ v4 = \"192.0.2.1\" }]\n\
             [[egress.opening]]\nhost = \"db.internal\"\nnetworks = [\"10.0.0.0/8\"]\nports = [1]\ntenant = \"acme\"\n[connectors]\ndirectory = \"c\"\n",

@@ -281,6 +281,7 @@ fn connection_to(origin: &Origin) -> (TenantId, Entry) {
         base_url: format!("https://{}/base", origin.name()).into(),
         credential: Some(0),
         tls: None,
+        http2: None,
         usable: true,
         line: 1,
     };

@@ -63,6 +63,7 @@ pub(super) fn configured(connector: &Connector, base_url: &str) -> config::Conne
         base_url: base_url.into(),
         credential: None,
         tls: None,
+        http2: None,
         usable: true,
         line: 1,
     }
