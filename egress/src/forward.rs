@@ -26,10 +26,12 @@ mod exchange;
 mod fault;
 mod framing;
 pub mod headers;
+mod http2;
 mod link;
 mod patience;
 pub mod redirect;
 mod request;
+mod source;
 mod upload;
 
 use std::future::poll_fn;
@@ -39,15 +41,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use domain::{ConnectionId, Secret, TenantId};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use outbound::dial::{Connect, TcpConnector};
-use outbound::{DialSettings, Dialer, Exit, Opening, Rules, TlsClient, Vetted, VettedAddr};
+use outbound::{Alpn, DialSettings, Dialer, Exit, Opening, Rules, TlsClient, Vetted, VettedAddr};
 use tokio::time::{Instant, timeout_at};
 
-use crate::pool::{Pool, PoolSettings};
-use crate::{Asked, Refusal, SendState};
+use crate::pool::{Dialling, Pool, PoolSettings, Seat, Shares, Turn};
+use crate::{Asked, HttpVersion, Refusal, SendState};
 
 pub use body::{BodyFault, RequestBody, Tally};
 pub use download::Download;
@@ -56,7 +58,9 @@ pub use patience::Waits;
 
 use counted::Counting;
 use exchange::{Exchange, Failed, Way};
+use http2::{Connection, HeadBounds};
 use link::Link;
+use upload::Upload;
 
 /// Where a hop may go: what the judge says yes to.
 #[derive(Debug, Clone)]
@@ -90,7 +94,7 @@ pub struct Hop {
     pub credential_query: Option<Secret>,
     /// Its body.
     pub body: RequestBody,
-    /// Ask for a WebSocket. `tls` then offers HTTP/1.1 alone.
+    /// Ask for a WebSocket. HTTP/2 is not offered then, since no connection of it switches.
     pub upgrade: bool,
     /// How long.
     pub waits: Waits,
@@ -143,8 +147,10 @@ pub struct Went {
     pub address: VettedAddr,
     /// The address that it left from.
     pub local: SocketAddr,
-    /// Whether the connection had been used before.
+    /// Whether the connection had been used before, or is used by others too.
     pub pooled: bool,
+    /// What was spoken.
+    pub version: HttpVersion,
     /// To a TCP connection; zero for a pooled one.
     pub connect: Duration,
     /// The TLS handshake; zero without one.
@@ -174,7 +180,9 @@ pub type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
 pub struct Forward<C = TcpConnector> {
     dialer: Dialer<Counting<C>>,
     pool: Arc<Pool<Link>>,
+    shares: Arc<Shares<Connection>>,
     http: http1::Builder,
+    head: HeadBounds,
 }
 
 impl Forward {
@@ -198,8 +206,10 @@ where
         }
         Self {
             dialer: Dialer::with_connector(Counting(connector), settings.dial),
+            shares: Shares::new(settings.pool.clone()),
             pool: Arc::new(Pool::new(settings.pool)),
             http,
+            head: HeadBounds { bytes_max: head_bytes_max, fields_max: settings.head_fields_max },
         }
     }
 
@@ -208,16 +218,27 @@ where
         let tally = Arc::new(Tally::default());
         let (exchange, mut request) = Exchange::of(hop, Arc::clone(&tally)).map_err(HopFault::before)?;
         if let Some(link) = self.idle(&exchange).await {
-            let way = Way::pooled(&link);
+            let way = Way::pooled(link.address, link.local);
             match exchange.run(link, way, request, &self.pool).await {
                 Ok(answered) => return Ok(answered),
                 Err(Failed::NotBegun(again)) => request = *again,
                 Err(Failed::Fault(fault)) => return Err(fault),
             }
         }
-        let (link, way) = self.dial(&exchange).await?;
-        let address = link.address;
-        match exchange.run(link, way, request, &self.pool).await {
+        let mut dialling = None;
+        if exchange.offers_http2() {
+            match Box::pin(self.share(&exchange, request)).await {
+                Shared::Ended(result) => return result.map(|answered| *answered),
+                Shared::NotYet(again, dials) => (request, dialling) = (*again, dials),
+            }
+        }
+        let (opened, way) = self.dial(&exchange, dialling).await?;
+        let address = way.address;
+        let result = match opened {
+            Opened::Alone(link) => exchange.run(link, way, request, &self.pool).await,
+            Opened::Beside(seat) => Box::pin(exchange.run_beside(seat, way, request)).await,
+        };
+        match result {
             Ok(answered) => Ok(answered),
             Err(Failed::NotBegun(_)) => {
                 let why = BodyFault::new(Refusal::ResponseIncomplete, "the destination hung up before it was asked");
@@ -227,69 +248,136 @@ where
         }
     }
 
-    /// Idle connections.
+    /// Connections that nobody uses now.
     pub fn idle_connections(&self) -> usize {
-        self.pool.len()
+        self.pool.len() + self.shares.idle()
     }
 
     /// Drops idle connections that are too old. For a timer, every few seconds.
     pub fn reap(&self) {
         self.pool.reap(Instant::now());
+        self.shares.reap(Instant::now());
     }
 
-    /// Drops every idle connection of a tenant.
+    /// Drops every idle connection of a tenant; those in use take no new calls.
     pub fn close_tenant(&self, tenant: &TenantId) {
         self.pool.close_tenant(tenant);
+        self.shares.close_tenant(tenant);
     }
 
     /// Drops every idle connection, and keeps none from now on: for a drain.
     pub fn close_idle(&self) {
         self.pool.close();
+        self.shares.close();
     }
 
     /// An idle connection that may be used and can be.
     async fn idle(&self, exchange: &Exchange) -> Option<Link> {
-        let Passage { vetted, rules, openings, .. } = &exchange.passage;
+        let vetted = &exchange.passage.vetted;
         while let Some(pooled) = self.pool.take(&exchange.site, vetted.addresses(), Instant::now()) {
             let mut link = pooled.item;
-            let may_be_used = rules.still_vetted(vetted.authority(), pooled.address, openings).is_ok();
-            if may_be_used && poll_fn(|cx| Poll::Ready(link.poll_idle(cx))).await {
+            if exchange.may_use(pooled.address) && poll_fn(|cx| Poll::Ready(link.poll_idle(cx))).await {
                 return Some(link);
             }
         }
         None
     }
 
-    async fn dial(&self, exchange: &Exchange) -> Result<(Link, Way), HopFault> {
-        let Passage { vetted, exit, tls, .. } = &exchange.passage;
-        let began = Instant::now();
-        let opened = async {
-            let (link, connected, has_tls) = match tls {
-                None => {
-                    let dialled = self.dialer.dial(vetted, exit).await.map_err(|fault| HopFault::of_dial(&fault))?;
-                    let wire = Arc::clone(dialled.stream.wire());
-                    (Link::open(&self.http, dialled, Arc::clone(&wire)).await, wire.connected, false)
+    /// Over a connection that others use, too, if there is one, or will be in a moment.
+    async fn share(&self, exchange: &Exchange, mut request: Request<Upload>) -> Shared {
+        let patient_until = Instant::now() + http2::PATIENCE;
+        let patient_until = exchange.end.map_or(patient_until, |end| end.min(patient_until));
+        let mut is_patient = true;
+        for _ in 0..SHARED_TRIES_MAX {
+            let addresses = exchange.passage.vetted.addresses();
+            let seat = match self.shares.turn(&exchange.site, addresses, is_patient, Instant::now()) {
+                Turn::Dial(dialling) => return Shared::NotYet(Box::new(request), Some(dialling)),
+                Turn::Wait(waiting) => {
+                    is_patient = timeout_at(patient_until, waiting.changed()).await.is_ok();
+                    continue;
                 }
-                Some(tls) => {
-                    let dialled = self.dialer.dial_tls(vetted, exit, tls);
-                    let dialled = Box::pin(dialled).await.map_err(|fault| HopFault::of_dial(&fault))?;
-                    let wire = Arc::clone(dialled.stream.get_ref().0.wire());
-                    (Link::open(&self.http, dialled, Arc::clone(&wire)).await, wire.connected, true)
-                }
+                Turn::Sit(seat) => seat,
             };
-            let link = link.map_err(|error| HopFault::before(fault::of_exchange(&error)))?;
-            let tls = if has_tls { connected.elapsed() } else { Duration::ZERO };
-            let connect = connected.duration_since(began);
-            let way = Way { address: link.address, local: link.local, pooled: false, connect, tls };
-            Ok((link, way))
-        };
-        let Some(end) = exchange.end else { return opened.await };
-        timeout_at(end, opened).await.unwrap_or_else(|_| {
+            let connection = Arc::clone(seat.share());
+            if !exchange.may_use(connection.address) {
+                self.shares.retire(&exchange.site, &connection);
+                continue;
+            }
+            let way = Way::pooled(connection.address, connection.local);
+            match exchange.run_beside(seat, way, request).await {
+                Ok(answered) => return Shared::Ended(Ok(Box::new(answered))),
+                Err(Failed::NotBegun(again)) => request = *again,
+                Err(Failed::Fault(fault)) => return Shared::Ended(Err(fault)),
+            }
+        }
+        Shared::NotYet(Box::new(request), None)
+    }
+
+    /// A connection for this call, whatever the destination chooses to speak on it.
+    async fn dial(
+        &self,
+        exchange: &Exchange,
+        dialling: Option<Dialling<Connection>>,
+    ) -> Result<(Opened, Way), HopFault> {
+        let Some(end) = exchange.end else { return self.open(exchange, dialling).await };
+        timeout_at(end, self.open(exchange, dialling)).await.unwrap_or_else(|_| {
             let why = "the call took too long before there was a connection";
             Err(HopFault::before(BodyFault::new(Refusal::ConnectTimedOut, why)))
         })
     }
+
+    async fn open(
+        &self,
+        exchange: &Exchange,
+        dialling: Option<Dialling<Connection>>,
+    ) -> Result<(Opened, Way), HopFault> {
+        let Passage { vetted, exit, .. } = &exchange.passage;
+        let began = Instant::now();
+        let closed = |error: hyper::Error| HopFault::before(fault::of_exchange(&error));
+        let Some(tls) = &exchange.site.tls else {
+            let dialled = self.dialer.dial(vetted, exit).await.map_err(|fault| HopFault::of_dial(&fault))?;
+            let wire = Arc::clone(dialled.stream.wire());
+            let way = Way::dialled(&dialled, wire.connected.duration_since(began), Duration::ZERO);
+            let link = Link::open(&self.http, dialled, wire).await.map_err(closed)?;
+            return Ok((Opened::Alone(link), way));
+        };
+        let dialled = Box::pin(self.dialer.dial_tls(vetted, exit, tls)).await;
+        let dialled = dialled.map_err(|fault| HopFault::of_dial(&fault))?;
+        let wire = Arc::clone(dialled.stream.get_ref().0.wire());
+        let connected = wire.connected;
+        let way = Way::dialled(&dialled, connected.duration_since(began), connected.elapsed());
+        if dialled.alpn != Some(Alpn::Http2) {
+            dialling.into_iter().for_each(Dialling::alone);
+            let link = Link::open(&self.http, dialled, wire).await.map_err(closed)?;
+            return Ok((Opened::Alone(link), way));
+        }
+        let changed = dialling.as_ref().map_or_else(Arc::default, |dialling| Arc::clone(dialling.changed()));
+        let opened = Connection::open(dialled, connected, self.head, Arc::clone(&changed)).await;
+        let connection = opened.map_err(HopFault::before)?;
+        let seat = match dialling {
+            Some(dialling) => dialling.sit(connection),
+            None => Seat::alone(connection, changed),
+        };
+        Ok((Opened::Beside(seat), way))
+    }
 }
+
+/// What a call has dialled.
+enum Opened {
+    Alone(Link),
+    Beside(Seat<Connection>),
+}
+
+/// What came of looking for a connection that others use.
+enum Shared {
+    Ended(Result<Box<Answered>, HopFault>),
+    /// There is none that will have it: it dials, and others may wait for that.
+    NotYet(Box<Request<Upload>>, Option<Dialling<Connection>>),
+}
+
+/// Connections that a call tries before it has its own: each that it tries in vain is one that just ended, or that others
+/// were quicker on.
+const SHARED_TRIES_MAX: usize = 64;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -46,7 +46,7 @@ pub use correlation::{CorrelationId, NoCorrelationId};
 pub use egress::{Egress, Parts};
 pub use looking::LOOK_EVERY;
 pub use policy::Policy;
-pub use record::{Record, Recorder, SendState, Times};
+pub use record::{HttpVersion, Record, Recorder, SendState, Times};
 pub use refusal::{Cause, Refusal};
 pub use running::{Running, Stage};
 pub use settings::Settings;

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::{Refusal, Way};
+use crate::{HttpVersion, Refusal, Way};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WayLabel {
@@ -19,6 +19,11 @@ struct WayLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabel {
     code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VersionLabel {
+    version: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -42,6 +47,8 @@ pub struct Metrics {
     received: Counter,
     pooled: Counter,
     dialled: Counter,
+    /// By place in [`HttpVersion::ALL`].
+    answers: Vec<Counter>,
     decide: Histogram,
     first_byte: Histogram,
 }
@@ -53,6 +60,7 @@ impl Metrics {
         let refused = Family::<CodeLabel, Counter>::default();
         let under_way = Family::<WayLabel, Gauge>::default();
         let bytes = Family::<DirectionLabel, Counter>::default();
+        let answers = Family::<VersionLabel, Counter>::default();
         let ways = || Way::ALL.iter().map(|way| WayLabel { way: way.as_str() });
         let metrics = Self {
             calls: ways().map(|label| calls.get_or_create_owned(&label)).collect(),
@@ -66,6 +74,10 @@ impl Metrics {
             received: bytes.get_or_create_owned(&DirectionLabel { direction: "back" }),
             pooled: Counter::default(),
             dialled: Counter::default(),
+            answers: HttpVersion::ALL
+                .iter()
+                .map(|version| answers.get_or_create_owned(&VersionLabel { version: version.as_str() }))
+                .collect(),
             decide: Histogram::new(SECONDS),
             first_byte: Histogram::new(SECONDS),
         };
@@ -77,6 +89,7 @@ impl Metrics {
         egress.register("under_way", "Calls under way, by the way they came in", under_way);
         egress.register_with_unit("relayed", "Bodies and tunnels, by direction", Unit::Bytes, bytes);
         egress.register("connections_pooled", "Hops on a connection that was there", metrics.pooled.clone());
+        egress.register("answers", "Answers of destinations, by the version of HTTP that they speak", answers);
         egress.register("connections_dialled", "Hops on a connection of their own", metrics.dialled.clone());
         let help = "From a call's head to the decision on it, addresses included";
         egress.register_with_unit("decide", help, Unit::Seconds, metrics.decide.clone());
@@ -109,7 +122,11 @@ impl Metrics {
         };
     }
 
-    pub(crate) fn answered(&self, took: Duration) {
+    pub(crate) fn answered(&self, version: HttpVersion, took: Duration) {
+        let place = HttpVersion::ALL.iter().position(|other| *other == version);
+        if let Some(counter) = place.and_then(|place| self.answers.get(place)) {
+            counter.inc();
+        }
         self.first_byte.observe(took.as_secs_f64());
     }
 
@@ -154,6 +171,7 @@ mod tests {
         let metrics = Metrics::register(&mut registry);
         metrics.refused(Refusal::AddressNotAllowed);
         metrics.decided(Way::Governed, Duration::from_micros(7), true);
+        metrics.answered(HttpVersion::Http2, Duration::from_millis(3));
         let under_way = metrics.begin(Way::Connect);
         let text = || {
             let mut text = String::new();
@@ -167,6 +185,8 @@ mod tests {
             "egress_calls_total{way=\"governed\"} 1",
             "egress_under_way{way=\"connect\"} 1",
             "egress_would_refuse_total 1",
+            "egress_answers_total{version=\"2\"} 1",
+            "egress_answers_total{version=\"1.1\"} 0",
         ] {
             assert!(before.contains(line), "{line} is not in\n{before}");
         }

@@ -9,7 +9,11 @@
 //! peer hung up meanwhile. It ends by [`Pool::reap`], by being the oldest where there are too many, or by
 //! [`Pool::close`].
 //!
+//! Connections that many calls use at a time are kept beside, in `pool/shared.rs`.
+//!
 //! Every number is bounded: connections of one site, connections in all, how old one gets, how long it is idle.
+
+mod shared;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +22,8 @@ use std::time::Duration;
 use domain::{ConnectionId, TenantId};
 use outbound::{Authority, Exit, Scheme, TlsClient, VettedAddr};
 use tokio::time::Instant;
+
+pub use shared::{Dialling, SEATS_MAX, Sat, Seat, Share, Shares, Turn, Waiting};
 
 /// What two connections to one address have to have in common to be each other's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -34,6 +34,28 @@ impl SendState {
     }
 }
 
+/// What a destination speaks. An answer in HTTP/1.0 is one of HTTP/1.1's kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum HttpVersion {
+    #[serde(rename = "1.1")]
+    Http11,
+    #[serde(rename = "2")]
+    Http2,
+}
+
+impl HttpVersion {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::Http11, Self::Http2];
+
+    /// As it stands in `Via`, in records and in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http11 => "1.1",
+            Self::Http2 => "2",
+        }
+    }
+}
+
 /// How long the stages took, in microseconds; 0 where there was none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -104,8 +126,11 @@ pub struct Record {
     /// The address that it left from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<IpAddr>,
-    /// Whether the connection had been used before.
+    /// Whether the connection had been used before, or is used by others too.
     pub pooled: bool,
+    /// The version of HTTP that was spoken with the destination; none where none was, or no answer came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpVersion>,
     /// Bytes towards the destination: of a request's body, or through the tunnel.
     pub sent_bytes: u64,
     /// Bytes back.

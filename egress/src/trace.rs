@@ -68,6 +68,7 @@ impl Trace {
             address: None,
             exit: None,
             pooled: false,
+            http: None,
             sent_bytes: 0,
             received_bytes: 0,
             times: Times::default(),
@@ -139,7 +140,7 @@ impl Trace {
     pub(crate) fn went(&mut self, went: &Went) {
         self.went_by(went);
         self.ends.metrics.connected(went.pooled);
-        self.ends.metrics.answered(went.first_byte);
+        self.ends.metrics.answered(went.version, went.first_byte);
     }
 
     pub(crate) fn is_call_of(&mut self, entry: &Entry) {
@@ -150,6 +151,7 @@ impl Trace {
     pub(crate) fn went_by(&mut self, went: &Went) {
         self.connected(went.address.socket(), went.local.ip(), went.connect, went.tls);
         self.record.pooled = went.pooled;
+        self.record.http = Some(went.version);
         self.record.times.first_byte_us = micros(went.first_byte);
     }
 
@@ -189,6 +191,7 @@ impl Trace {
             address: None,
             exit: None,
             pooled: false,
+            http: None,
             sent_bytes: 0,
             received_bytes: 0,
             times: Times::default(),

@@ -292,3 +292,51 @@ fn a_caller_who_hangs_up_does_not_make_it_as_if_nothing_was_sent() {
     let record = rig.record();
     assert_eq!((record.send_state, record.status), (tidegate_egress::SendState::SentNoResponse, None), "{record:?}");
 }
+
+#[test]
+fn a_destination_that_chooses_http_2_is_spoken_to_in_it_by_both_ways_in() {
+    let origin = Origin::provider_http2();
+    let rig = Rig::with_connection_to(&origin);
+    let (name, proof, token) = (origin.name(), rig.proof(), rig.token());
+    let body = "0123456789".repeat(20_000);
+    let post = format!(
+        "POST https://{name}/echo?q=1 HTTP/1.1\r\nHost: {name}\r\n{proof}Connection: close, TE\r\nTE: trailers\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = rig.exchange(&post);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\n\r\n"), "{}", &answer[..400.min(answer.len())]);
+    let head = head_of(&answer);
+    assert!(head.contains("via: 2 edge") && head.contains("tidegate-send-state: response"), "{head}");
+    assert!(!head.contains("forged"), "{head}");
+    let record = rig.record();
+    assert_eq!(record.http, Some(tidegate_egress::HttpVersion::Http2), "{record:?}");
+    assert_eq!((&*record.outcome, record.sent_bytes, record.received_bytes), ("done", 200_000, 200_002), "{record:?}");
+    let seen = origin.seen();
+    assert!(seen.starts_with(&format!("POST https://{name}/echo?q=1\r\n")), "{seen}");
+    assert!(seen.contains("via: 1.1 edge\r\n") && seen.contains("content-length: 200000\r\n"), "{seen}");
+    assert!(!seen.contains("\nhost: ") && !seen.contains("\nte: ") && !seen.contains("proxy-"), "{seen}");
+
+    // A connection's calls have connections of their own, which its next calls use again, redirects included.
+    for pooled in [false, true] {
+        let asked = format!(
+            "GET /c/conn_api/away HTTP/1.1\r\nHost: 127.0.0.1\r\nTidegate-Grant: {token}\r\nTidegate-Follow-Redirects: 3\r\n\r\n"
+        );
+        let answer = rig.exchange(&asked);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let records = rig.records(2);
+        let told: Vec<_> =
+            records.iter().map(|record| (record.hop, record.pooled, record.http.unwrap().as_str())).collect();
+        assert_eq!(told, [(0, pooled, "2"), (1, true, "2")], "{records:?}");
+    }
+    assert_eq!(origin.connections(), 2);
+    assert_eq!(origin.seen().matches("authorization: Bearer the-real-key\r\n").count(), 4);
+
+    // A WebSocket is none of HTTP/2's.
+    let asked = format!(
+        "GET https://{name}/chat HTTP/1.1\r\nHost: {name}\r\n{proof}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    );
+    assert!(rig.exchange(&asked).starts_with("HTTP/1.1 426 "));
+    assert_eq!(rig.record().http, Some(tidegate_egress::HttpVersion::Http11));
+    assert_eq!(origin.connections(), 3);
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use config::{Appliance, Environment, Fault, Tenant};
+use config::{Appliance, Environment, Fault, Http2, Tenant};
 use domain::{Clock, TenantId};
 use egress::caller::{CallerSettings, Revocations};
 use egress::compile::{self, Compiled, TenantOut, Written};
@@ -70,6 +70,9 @@ impl std::fmt::Debug for ResolverOf {
     }
 }
 
+/// What destinations may choose from, the best first.
+const SPOKEN: &[Alpn] = &[Alpn::Http2, Alpn::Http11];
+
 const LISTEN: &str = "listen for calls (egress.listen)";
 const LISTEN_TLS: &str = "listen for calls with TLS (egress.tls.listen)";
 
@@ -122,7 +125,7 @@ impl WayOut {
         let resolver = DnsResolver::new(&dns).map_err(|error| fault("there is no DNS", &error))?;
         let resolver = Arc::new(CachedResolver::new(resolver, cache, Arc::clone(clock)));
         let roots = Roots::of_the_system().map_err(|error| fault("there is nobody to trust", &error))?;
-        let tls = TlsClient::new(&roots, None, &[Alpn::Http11]).map_err(|error| fault("there is no TLS", &error))?;
+        let tls = TlsClient::new(&roots, None, SPOKEN).map_err(|error| fault("there is no TLS", &error))?;
 
         let log = EgressLog::open(&egress_log::settings(appliance), &appliance.logging, sink.clone(), clock)
             .map_err(|error| RunError::WayOut(error.to_string()))?;
@@ -437,7 +440,8 @@ impl Loader {
         }));
         let ids = tenants.clone().map(|(tenant, out)| (&tenant.id, out)).collect::<Vec<(&TenantId, _)>>();
         let pools = self.pools(appliance);
-        let connections: Vec<(TenantId, Entry)> = self.connections(tenants.clone(), &mut faults);
+        let connections: Vec<(TenantId, Entry)> =
+            self.connections(appliance.egress.http2, tenants.clone(), &mut faults);
         let names = match Names::new(&appliance.egress.name, None) {
             Ok(names) => names,
             Err(fault) => {
@@ -452,7 +456,7 @@ impl Loader {
             rules: Arc::new(compiled.vetting(own)),
             pools,
             connections: Connections::new(connections),
-            tls: self.tls.clone(),
+            tls: speaking(&self.tls, appliance.egress.http2),
         }));
         let (settings, _) = CallerSettings::of(&appliance.egress, tenants.map(|(tenant, _)| tenant));
         let left_out = self.callers.replace(settings);
@@ -496,6 +500,7 @@ impl Loader {
     /// Every connection, with TLS of its own where it has some. One whose TLS cannot be made is told of and is not there.
     fn connections<'t>(
         &self,
+        http2: Http2,
         tenants: impl Iterator<Item = (&'t Tenant, Option<&'t Arc<TenantOut>>)>,
         faults: &mut Vec<Fault>,
     ) -> Vec<(TenantId, Entry)> {
@@ -505,7 +510,7 @@ impl Loader {
                 let written = tenant
                     .egress()
                     .and_then(|egress| egress.connections.iter().find(|written| written.id == *connection.id()));
-                match written.map_or(Ok(None), |written| self.own_tls(written)) {
+                match written.map_or(Ok(None), |written| self.own_tls(written, http2)) {
                     Ok(tls) => entries.push((tenant.id.clone(), Entry { connection: Arc::clone(connection), tls })),
                     Err(why) => faults.push(tenant.fault(*line, format!("connection.{}", connection.id()), why)),
                 }
@@ -514,14 +519,25 @@ impl Loader {
         entries
     }
 
-    fn own_tls(&self, written: &config::Connection) -> Result<Option<TlsClient>, String> {
-        let Some(own) = &written.tls else { return Ok(None) };
+    /// TLS of a connection's own: by its secrets, or by what it speaks where others speak something else.
+    fn own_tls(&self, written: &config::Connection, usual: Http2) -> Result<Option<TlsClient>, String> {
+        let http2 = written.http2.unwrap_or(usual);
+        let Some(own) = &written.tls else { return Ok((http2 != usual).then(|| speaking(&self.tls, http2))) };
         let roots = own.roots.as_ref().map(|pem| Roots::from_pem(pem.expose())).transpose();
         let roots = roots.map_err(|fault| fault.to_string())?;
         let identity = own.client.as_ref().map(|(chain, key)| ClientIdentity::from_pem(chain.expose(), key.expose()));
         let identity = identity.transpose().map_err(|fault| fault.to_string())?;
         let roots = roots.as_ref().unwrap_or(&self.roots);
-        TlsClient::new(roots, identity, &[Alpn::Http11]).map(Some).map_err(|fault| fault.to_string())
+        let tls = TlsClient::new(roots, identity, SPOKEN).map_err(|fault| fault.to_string())?;
+        Ok(Some(speaking(&tls, http2)))
+    }
+}
+
+/// As the file has it.
+fn speaking(tls: &TlsClient, http2: Http2) -> TlsClient {
+    match http2 {
+        Http2::Auto => tls.clone(),
+        Http2::Off => tls.without_http2(),
     }
 }
 

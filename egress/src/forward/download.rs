@@ -1,4 +1,4 @@
-//! An answer's body on its way back. It drives its connection, and gives it back to the pool at a clean end.
+//! An answer's body on its way back. It drives what it comes from, and gives a connection back to the pool at a clean end.
 
 use std::fmt;
 use std::pin::Pin;
@@ -7,30 +7,25 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use outbound::ErrorType;
-use tokio::time::Instant;
 
 use super::body::{BodyFault, Tally};
-use super::fault;
 use super::link::Link;
 use super::patience::{Expired, Patience};
+use super::source::Source;
 use crate::Refusal;
-use crate::pool::{Pool, Pooled, Site};
+use crate::pool::{Pool, Site};
 
-/// An answer's body. Dropped before its end, it closes the connection.
+/// An answer's body. Dropped before its end, it closes the connection, or resets its stream of one.
 pub struct Download {
-    incoming: Incoming,
+    source: Source,
     tally: Arc<Tally>,
     bytes_max: u64,
     /// What is still to come, where the answer said how much.
     left: Option<u64>,
     patience: Patience,
     idle: Duration,
-    /// None when it was given back, or closed.
-    link: Option<Link>,
-    /// None if the connection is not to be used again.
-    home: Option<Home>,
     is_over: bool,
 }
 
@@ -52,41 +47,35 @@ pub(crate) struct Begun {
 }
 
 impl Download {
-    pub(crate) fn new(incoming: Incoming, begun: Begun, link: Link, home: Option<Home>) -> Self {
+    pub(crate) fn new(source: Source, begun: Begun) -> Self {
         let Begun { tally, bytes_max, length, patience, idle } = begun;
-        let is_over = false;
-        Self { incoming, tally, bytes_max, left: length, patience, idle, link: Some(link), home, is_over }
+        Self { source, tally, bytes_max, left: length, patience, idle, is_over: false }
     }
 
     /// An answer without a body is over at once.
     pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) {
-        if self.incoming.is_end_stream() {
+        if self.source.is_end_stream() {
             self.finish(cx);
         }
     }
 
     /// A body that belongs to no connection any more: the protocol was switched.
-    pub(crate) fn none(incoming: Incoming, begun: Begun) -> Self {
-        let Begun { tally, bytes_max, patience, idle, .. } = begun;
-        tally.end_with(Ok(()));
-        Self { incoming, tally, bytes_max, left: None, patience, idle, link: None, home: None, is_over: true }
+    pub(crate) fn none(begun: Begun) -> Self {
+        let mut none = Self::new(Source::Over, begun);
+        none.tally.end_with(Ok(()));
+        (none.left, none.is_over) = (None, true);
+        none
     }
 
     fn finish(&mut self, cx: &mut Context<'_>) {
         self.is_over = true;
         self.tally.end_with(Ok(()));
-        let (Some(mut link), Some(home)) = (self.link.take(), self.home.take()) else { return };
-        // A request that is still being sent, or an answer with more behind it, makes it unfit.
-        if link.poll_idle(cx) {
-            let (address, made) = (link.address, link.made);
-            let pooled = Pooled { address, made, idle_max: home.idle_max, item: link };
-            home.pool.put(&home.site, pooled, Instant::now());
-        }
+        self.source.finish(cx);
     }
 
     fn fail(&mut self, fault: BodyFault) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         self.is_over = true;
-        self.link = None;
+        self.source = Source::Over;
         self.tally.end_with(Err(fault.clone()));
         Poll::Ready(Some(Err(fault)))
     }
@@ -101,18 +90,6 @@ impl Download {
         }
         self.patience.renew();
         Ok(())
-    }
-
-    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        // Asking first tells the connection that there is room for more.
-        if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
-            return Poll::Ready(frame);
-        }
-        if let Some(link) = &mut self.link {
-            // When it has ended there is an error in the body, or the last of it.
-            let _is_driven = link.poll_drive(cx);
-        }
-        Pin::new(&mut self.incoming).poll_frame(cx)
     }
 }
 
@@ -131,44 +108,40 @@ impl Body for Download {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         let this = &mut *self;
-        loop {
-            if this.is_over {
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        let data = match this.source.poll_data(cx) {
+            Poll::Ready(Some(Ok(data))) => data,
+            Poll::Ready(Some(Err(fault))) => return this.fail(fault),
+            Poll::Ready(None) if this.left.is_some_and(|left| left > 0) => {
+                let why = "the answer is shorter than it said";
+                return this.fail(BodyFault::new(Refusal::ResponseIncomplete, why));
+            }
+            Poll::Ready(None) => {
+                this.finish(cx);
                 return Poll::Ready(None);
             }
-            let frame = match this.poll_incoming(cx) {
-                Poll::Ready(Some(Ok(frame))) => frame,
-                Poll::Ready(Some(Err(error))) => return this.fail(fault::of_exchange(&error)),
-                Poll::Ready(None) if this.left.is_some_and(|left| left > 0) => {
-                    let why = "the answer is shorter than it said";
-                    return this.fail(BodyFault::new(Refusal::ResponseIncomplete, why));
+            Poll::Pending => match this.patience.poll(cx, this.idle) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Expired::Idle) => {
+                    let why = "the destination stopped in the middle of its answer";
+                    return this.fail(BodyFault::new(Refusal::IdleTimeout, why));
                 }
-                Poll::Ready(None) => {
-                    this.finish(cx);
-                    return Poll::Ready(None);
+                Poll::Ready(Expired::Total) => {
+                    let why = "the call took too long as a whole";
+                    return this.fail(BodyFault::new(Refusal::ResponseTimedOut, why));
                 }
-                Poll::Pending => match this.patience.poll(cx, this.idle) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Expired::Idle) => {
-                        let why = "the destination stopped in the middle of its answer";
-                        return this.fail(BodyFault::new(Refusal::IdleTimeout, why));
-                    }
-                    Poll::Ready(Expired::Total) => {
-                        let why = "the call took too long as a whole";
-                        return this.fail(BodyFault::new(Refusal::ResponseTimedOut, why));
-                    }
-                },
-            };
-            // Trailers come after everything that was judged, and few callers look at them.
-            let Ok(data) = frame.into_data() else { continue };
-            if let Err(fault) = this.take(data.len() as u64) {
-                return this.fail(fault);
-            }
-            // Nobody asks again when this was the last of it.
-            if this.incoming.is_end_stream() {
-                this.finish(cx);
-            }
-            return Poll::Ready(Some(Ok(Frame::data(data))));
+            },
+        };
+        if let Err(fault) = this.take(data.len() as u64) {
+            return this.fail(fault);
         }
+        // Nobody asks again when this was the last of it.
+        if this.source.is_end_stream() {
+            this.finish(cx);
+        }
+        Poll::Ready(Some(Ok(Frame::data(data))))
     }
 
     fn is_end_stream(&self) -> bool {

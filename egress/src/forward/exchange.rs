@@ -1,4 +1,4 @@
-//! One request and its answer over one connection.
+//! One request and its answer over one connection, HTTP/1.1's.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use outbound::{Scheme, VettedAddr};
+use outbound::{Dialled, Scheme, TlsClient, VettedAddr};
 use tokio::time::Instant;
 
 use super::body::{BodyFault, Tally};
@@ -18,10 +18,11 @@ use super::download::{self, Begun, Download, Home};
 use super::fault::{self, HopFault};
 use super::link::Link;
 use super::patience::{Patience, Waits};
+use super::source::Source;
 use super::upload::Upload;
 use super::{Answered, Bounds, Hop, Passage, Upgraded, Went, framing, headers, request};
 use crate::pool::{Pool, Site};
-use crate::{Refusal, SendState};
+use crate::{HttpVersion, Refusal, SendState};
 
 /// How a connection came about.
 pub(super) struct Way {
@@ -33,9 +34,12 @@ pub(super) struct Way {
 }
 
 impl Way {
-    pub(super) fn pooled(link: &Link) -> Self {
-        let (connect, tls) = (Duration::ZERO, Duration::ZERO);
-        Self { address: link.address, local: link.local, pooled: true, connect, tls }
+    pub(super) fn pooled(address: VettedAddr, local: SocketAddr) -> Self {
+        Self { address, local, pooled: true, connect: Duration::ZERO, tls: Duration::ZERO }
+    }
+
+    pub(super) fn dialled<S>(dialled: &Dialled<S>, connect: Duration, tls: Duration) -> Self {
+        Self { address: dialled.address, local: dialled.local, pooled: false, connect, tls }
     }
 }
 
@@ -43,11 +47,11 @@ impl Way {
 pub(super) struct Exchange {
     pub(super) site: Arc<Site>,
     pub(super) passage: Passage,
-    method: Method,
+    pub(super) method: Method,
     upgrade: bool,
-    waits: Waits,
-    bounds: Bounds,
-    tally: Arc<Tally>,
+    pub(super) waits: Waits,
+    pub(super) bounds: Bounds,
+    pub(super) tally: Arc<Tally>,
     /// When all of it has to be over.
     pub(super) end: Option<Instant>,
 }
@@ -63,6 +67,7 @@ impl Exchange {
     /// What is wrong already is said here.
     pub(super) fn of(hop: Hop, tally: Arc<Tally>) -> Result<(Self, Request<Upload>), BodyFault> {
         let Hop { asked, tenant, connection, passage, headers, credential_query, body, upgrade, waits, bounds } = hop;
+        let tls = passage.tls.as_ref().map(|tls| if upgrade { tls.without_http2() } else { tls.clone() });
         if asked.authority != *passage.vetted.authority() || passage.tls.is_some() != (asked.scheme == Scheme::Https) {
             return Err(BodyFault::new(Refusal::Internal, "what is asked is not what was decided"));
         }
@@ -74,10 +79,21 @@ impl Exchange {
             scheme: asked.scheme,
             authority: asked.authority,
             exit: passage.exit.clone(),
-            tls: passage.tls.clone(),
+            tls,
         });
         let end = waits.total.map(|total| Instant::now() + total);
         Ok((Self { site, passage, method: asked.method, upgrade, waits, bounds, tally, end }, request))
+    }
+
+    /// Whether a connection that is open may be used for it: whether its address would be vetted now.
+    pub(super) fn may_use(&self, address: VettedAddr) -> bool {
+        let Passage { vetted, rules, openings, .. } = &self.passage;
+        rules.still_vetted(vetted.authority(), address, openings).is_ok()
+    }
+
+    /// Whether the destination may choose HTTP/2.
+    pub(super) fn offers_http2(&self) -> bool {
+        self.site.tls.as_ref().is_some_and(TlsClient::offers_http2)
     }
 
     /// Over this connection.
@@ -113,7 +129,7 @@ impl Exchange {
         let (response, upgraded) =
             answered.map_err(|fault| Failed::Fault(HopFault::of(fault, SendState::Response, Some(way.address))))?;
         let Way { address, local, pooled, connect, tls } = way;
-        let went = Went { address, local, pooled, connect, tls, first_byte };
+        let went = Went { address, local, pooled, version: HttpVersion::Http11, connect, tls, first_byte };
         Ok(Answered { response, went, tally: Arc::clone(&self.tally), upgraded })
     }
 
@@ -183,10 +199,10 @@ impl Exchange {
             let upgrade = hyper::upgrade::on(&mut response);
             poll_fn(|cx| link.poll_drive(cx)).await;
             let upgraded = upgrade.await.map_err(|error| fault::of_exchange(&error))?;
-            return Ok((response.map(|()| Download::none(incoming, begun)), Some(TokioIo::new(upgraded))));
+            return Ok((response.map(|()| Download::none(begun)), Some(TokioIo::new(upgraded))));
         }
         let home = framing.is_reusable.then(|| Home { pool: Arc::clone(pool), site: Arc::clone(&self.site), idle_max });
-        let mut body = Download::new(incoming, begun, link, home);
+        let mut body = Download::new(Source::Alone { incoming, link, home }, begun);
         poll_fn(|cx| {
             body.poll_begin(cx);
             Poll::Ready(())

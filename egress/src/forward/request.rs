@@ -2,7 +2,7 @@
 
 use domain::Secret;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, uri};
 
 use super::body::BodyFault;
 use super::upload::Upload;
@@ -43,6 +43,22 @@ pub(super) fn over_h1(
     *request.version_mut() = Version::HTTP_11;
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// The same request as it goes out over HTTP/2: its authority is no field, and its end is the stream's (RFC 9113, 8.3.1
+/// and 8.1). Fields of one connection are none of it already.
+pub(super) fn over_h2(request: Request<Upload>) -> Result<(Request<()>, Upload), BodyFault> {
+    let internal = || BodyFault::new(Refusal::Internal, "the request has no form in HTTP/2");
+    let (mut head, body) = request.into_parts();
+    let authority = head.headers.remove(HOST).ok_or_else(internal)?;
+    head.headers.remove(TRANSFER_ENCODING);
+    let mut uri = uri::Parts::default();
+    uri.scheme = Some(uri::Scheme::HTTPS);
+    uri.authority = Some(uri::Authority::try_from(authority.as_bytes()).map_err(|_| internal())?);
+    uri.path_and_query = head.uri.into_parts().path_and_query;
+    head.uri = Uri::from_parts(uri).map_err(|_| internal())?;
+    head.version = Version::HTTP_2;
+    Ok((Request::from_parts(head, ()), body))
 }
 
 /// Path and query as an origin is asked for them (RFC 9112, 3.2.1 and 3.2.4).

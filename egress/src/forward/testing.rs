@@ -65,6 +65,16 @@ impl Origin {
         }
     }
 
+    /// The next connection before anything is said on it.
+    pub(crate) async fn raw(&mut self) -> (VettedAddr, DuplexStream) {
+        self.accepted.recv().await.expect("somebody dials")
+    }
+
+    /// How often it was dialled, for whoever gives it away.
+    pub(crate) fn counter(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.dialled)
+    }
+
     /// How often it was dialled.
     pub(crate) fn dialled(&self) -> usize {
         self.dialled.load(Ordering::Relaxed)
@@ -131,6 +141,11 @@ pub(crate) fn memory(buffer_bytes: usize) -> (Memory, Origin) {
 
 /// TLS for these names, from both sides.
 pub(crate) fn tls(names: &[&str], alpn: &[Alpn]) -> (TlsClient, TlsAcceptor) {
+    tls_offering(names, alpn, alpn)
+}
+
+/// The same, where the two sides do not speak the same.
+pub(crate) fn tls_offering(names: &[&str], ours: &[Alpn], theirs: &[Alpn]) -> (TlsClient, TlsAcceptor) {
     let mut issuer = CertificateParams::new(Vec::new()).unwrap();
     issuer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(issuer, KeyPair::generate().unwrap()).unwrap();
@@ -152,8 +167,8 @@ pub(crate) fn tls(names: &[&str], alpn: &[Alpn]) -> (TlsClient, TlsAcceptor) {
         Alpn::Http2 => b"h2".to_vec(),
         Alpn::Http11 => b"http/1.1".to_vec(),
     };
-    server.alpn_protocols = alpn.iter().map(id).collect();
-    (TlsClient::new(&roots, None, alpn).unwrap(), TlsAcceptor::from(Arc::new(server)))
+    server.alpn_protocols = theirs.iter().map(id).collect();
+    (TlsClient::new(&roots, None, ours).unwrap(), TlsAcceptor::from(Arc::new(server)))
 }
 
 /// Reading it takes a while.

@@ -1,4 +1,5 @@
 mod answers;
+mod http2;
 mod reuse;
 mod states;
 mod upgrade;

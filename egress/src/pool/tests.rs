@@ -13,15 +13,15 @@ static ADDRESSES: LazyLock<[VettedAddr; 4]> = LazyLock::new(|| {
     [0, 1, 2, 3].map(|last| rules.vet(&authority, &[IpAddr::from([93, 184, 216, last])], &[]).unwrap().addresses()[0])
 });
 
-fn address(last: u8) -> VettedAddr {
+pub(super) fn address(last: u8) -> VettedAddr {
     ADDRESSES[usize::from(last)]
 }
 
-fn exit(last: u8) -> Exit {
+pub(super) fn exit(last: u8) -> Exit {
     Exit::From(ExitAddress { v4: Some(Ipv4Addr::new(192, 0, 2, last)), v6: None, freebind: false })
 }
 
-fn site(tenant: &str, connection: Option<&str>, authority: &str, exit: Exit) -> Arc<Site> {
+pub(super) fn site(tenant: &str, connection: Option<&str>, authority: &str, exit: Exit) -> Arc<Site> {
     Arc::new(Site {
         tenant: TenantId::parse(tenant).unwrap(),
         connection: connection.map(|id| ConnectionId::parse(id).unwrap()),
@@ -32,7 +32,7 @@ fn site(tenant: &str, connection: Option<&str>, authority: &str, exit: Exit) -> 
     })
 }
 
-fn acme() -> Arc<Site> {
+pub(super) fn acme() -> Arc<Site> {
     site("acme", None, "api.example.com:443", exit(1))
 }
 

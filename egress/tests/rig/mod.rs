@@ -18,7 +18,9 @@ use data_encoding::BASE64URL_NOPAD;
 use domain::{Clock, ConnectionId, NodeId, SystemClock, TenantId};
 use listen::{Behaviour, Bound, Forms, Server, ServerHandle, Service, Silent};
 use outbound::dial::DialSettings;
-use outbound::{AddressTable, Answer, Dialer, HostName, Opening, Own, Resolve, ResolveError, Roots, Rules, TlsClient};
+use outbound::{
+    AddressTable, Alpn, Answer, Dialer, HostName, Opening, Own, Resolve, ResolveError, Roots, Rules, TlsClient,
+};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use secure::Pki;
@@ -134,7 +136,7 @@ impl Rig {
             rules: Arc::new(rules),
             pools: HashMap::new(),
             connections: tidegate_egress::Connections::new(provider.map(connection_to)),
-            tls: TlsClient::new(&roots_of(provider), None, &[]).unwrap(),
+            tls: TlsClient::new(&roots_of(provider), None, &[Alpn::Http2, Alpn::Http11]).unwrap(),
         };
         let egress = Egress::new(Parts {
             node: NodeId(1),
@@ -408,6 +410,27 @@ impl Origin {
         Self { certificate: Some(made.cert.pem()), ..origin }
     }
 
+    /// Answers each request over HTTP/2 as [`Self::provider`] does, and what it cannot choose that for with a 426.
+    pub(crate) fn provider_http2() -> Self {
+        let made = rcgen::generate_simple_self_signed(["origin.test".to_owned()]).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+        let origin = Self::with(move |stream, seen| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            runtime.block_on(serve_http2(stream, &acceptor, &seen));
+        });
+        Self { certificate: Some(made.cert.pem()), ..origin }
+    }
+
     /// Sends back whatever comes.
     pub(crate) fn echo() -> Self {
         Self::with(|mut stream, seen| {
@@ -528,6 +551,43 @@ impl Origin {
     /// Everything that it was sent, heads only for HTTP.
     pub(crate) fn seen(&self) -> String {
         String::from_utf8(self.seen.lock().unwrap().clone()).unwrap()
+    }
+}
+
+/// Serves until the other side closes.
+async fn serve_http2(stream: TcpStream, acceptor: &tokio_rustls::TlsAcceptor, seen: &Mutex<Vec<u8>>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let stream = tokio::net::TcpStream::from_std(stream).unwrap();
+    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+    if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+        // What is closed with something unread loses its answer.
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        stream.write_all(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        return;
+    }
+    let mut serving = h2::server::handshake(stream).await.unwrap();
+    while let Some(Ok((request, mut respond))) = serving.accept().await {
+        let (head, mut body) = request.into_parts();
+        let mut text = format!("{} {}\r\n", head.method, head.uri);
+        for (name, value) in &head.headers {
+            text.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+        }
+        seen.lock().unwrap().extend(text.as_bytes());
+        let answer = http::Response::builder().header("tidegate-hops", "forged");
+        if head.uri.path() == "/base/away" {
+            let answer = answer.status(302).header("location", "/base/there").body(()).unwrap();
+            respond.send_response(answer, true).unwrap();
+            continue;
+        }
+        // Back goes what came; the connection goes on meanwhile.
+        let mut back = respond.send_response(answer.body(()).unwrap(), false).unwrap();
+        tokio::spawn(async move {
+            while let Some(Ok(data)) = body.data().await {
+                body.flow_control().release_capacity(data.len()).unwrap();
+                back.send_data(data, false).unwrap();
+            }
+            back.send_data("ok".into(), true).unwrap();
+        });
     }
 }
 

@@ -98,6 +98,7 @@ fn text(time: Timestamp, record: &Record, unwritten: u64, out: &mut String) -> f
     some(out, "address", record.address)?;
     some(out, "exit", record.exit)?;
     let (sent, received, state) = (record.sent_bytes, record.received_bytes, record.send_state.as_str());
+    some(out, "http", record.http.map(egress::HttpVersion::as_str))?;
     write!(out, " pooled={} sent={sent} received={received} send_state={state}", record.pooled)?;
     write!(out, " took_us={}", times.total_us)?;
     if unwritten > 0 {
@@ -157,8 +158,8 @@ mod tests {
             "2025-11-29T13:46:40.000Z  INFO call correlation={} hop=0 outcome=done \
              status=200 tenant=acme way=absolute method=\"GET\" destination=\"api.example.com:443\" \
              path=\"/v1/things\" identity=\"grant:platform/j1\" run=\"run_1\" rule=\"tenants/acme.toml:7\" \
-             peer=127.0.0.1:50000 address=192.0.2.7:443 exit=198.51.100.1 pooled=false sent=10 received=2000 \
-             send_state=response took_us=12345\n",
+             peer=127.0.0.1:50000 address=192.0.2.7:443 exit=198.51.100.1 http=1.1 pooled=false sent=10 \
+             received=2000 send_state=response took_us=12345\n",
             record(0).correlation
         );
         assert_eq!(lines(LogFormat::Text, &[record(0)]), expected);

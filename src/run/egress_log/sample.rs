@@ -30,6 +30,7 @@ pub(crate) fn record(nth: u64) -> Record {
         address: Some("192.0.2.7:443".parse().unwrap()),
         exit: Some("198.51.100.1".parse().unwrap()),
         pooled: false,
+        http: Some(egress::HttpVersion::Http11),
         sent_bytes: 10,
         received_bytes: 2000,
         times: Times { resolve_us: 1, connect_us: 2, tls_us: 3, first_byte_us: 4, total_us: 12_345 },

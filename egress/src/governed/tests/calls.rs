@@ -242,3 +242,50 @@ async fn a_credential_that_cannot_be_had_dials_nothing() {
     assert!(matches!(called.hops[0].end, HopEnd::Refused { .. }));
     assert_eq!(origin.dialled(), 0);
 }
+
+/// From a host that speaks HTTP/2 to one that does not, and back: each hop asks for itself.
+#[tokio::test]
+async fn a_redirect_leads_from_one_version_to_another() {
+    let (forward, mut origin) = forward();
+    let names = ["api.provider.example", "files.provider.example"];
+    let (client, acceptor) = tls(&names, &[outbound::Alpn::Http2, outbound::Alpn::Http11]);
+    let mut old = (**acceptor.config()).clone();
+    old.alpn_protocols = Vec::new();
+    let mut judge = TableJudge::new(&["*.provider.example"]);
+    judge.tls = Some(client);
+    let connection = connection(&provider(), "https://api.provider.example/v1", None);
+    let sending = Made::new(connection, Method::GET, "/a").send(&forward, &Arc::new(judge));
+
+    origin.tls = Some(acceptor);
+    let mut serving = h2::server::handshake(origin.accept().await.0).await.unwrap();
+    let (asked, mut respond) = serving.accept().await.unwrap().unwrap();
+    assert_eq!(asked.uri(), "https://api.provider.example/v1/a");
+    let away = http::Response::builder().status(302).header("location", "https://files.provider.example/b");
+    respond.send_response(away.body(()).unwrap(), true).unwrap();
+    let (more, mut accepted) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(next)) = serving.accept().await {
+            more.send(next).unwrap();
+        }
+    });
+
+    origin.tls = Some(tokio_rustls::TlsAcceptor::from(Arc::new(old)));
+    let mut peer = origin.accept().await;
+    let request = peer.request().await;
+    assert!(
+        request.starts_with("GET /b HTTP/1.1\r\n") && request.contains("host: files.provider.example\r\n"),
+        "{request}"
+    );
+    peer.write(redirect(302, "https://api.provider.example/c")).await;
+
+    let (asked, mut respond) = accepted.recv().await.unwrap();
+    assert_eq!((asked.uri().path(), asked.headers().contains_key("host")), ("/c", false));
+    respond.send_response(http::Response::new(()), true).unwrap();
+    let called = sending.await.unwrap();
+    assert!(called.result.unwrap().went.pooled);
+    let spoken = called.hops.iter().map(|hop| match &hop.end {
+        HopEnd::Answered { went, .. } => went.version.as_str(),
+        HopEnd::Failed { .. } | HopEnd::Refused { .. } => panic!("{:?}", hop.end),
+    });
+    assert_eq!((spoken.collect::<Vec<_>>(), origin.dialled()), (vec!["2", "1.1", "2"], 2));
+}

@@ -196,6 +196,9 @@ fn fields(record: &Record) -> Vec<(&'static str, String)> {
         let pooled = if record.pooled { " (on a connection that was open)" } else { "" };
         fields.push(("address", format!("{address}{pooled}")));
     }
+    if let Some(version) = record.http {
+        fields.push(("spoke", format!("HTTP/{}", version.as_str())));
+    }
     fields.extend(record.exit.map(|exit| ("left from", exit.to_string())));
     let (sent, received) = (record.sent_bytes, record.received_bytes);
     fields.push(("bytes", format!("{sent} sent, {received} received")));

@@ -117,6 +117,7 @@ fn a_call_is_shown_whole_in_the_order_of_its_hops() {
          peer         127.0.0.1:50000\n\
          answer       192.0.2.7\n\
          address      192.0.2.7:443\n\
+         spoke        HTTP/1.1\n\
          left from    198.51.100.1\n\
          bytes        10 sent, 2000 received\n\
          sent state   response\n\

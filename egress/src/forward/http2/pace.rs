@@ -1,0 +1,89 @@
+//! A socket that is read so much at a time, and says how much was read.
+//!
+//! Frames without a body (interim answers, resets) are bounded by no window. A task that reads all that there is would
+//! pile them up before those whom they are for get to run.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes that are read before others have their turn: four frames of the usual size.
+const TURN_BYTES: usize = 64 << 10;
+
+/// What is known of a socket's reading.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    left: AtomicUsize,
+    read: AtomicU64,
+}
+
+impl Pace {
+    /// A turn begins.
+    pub(super) fn begin(&self) {
+        self.left.store(TURN_BYTES, Ordering::Relaxed);
+    }
+
+    /// Bytes so far.
+    pub(super) fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+/// The socket.
+#[derive(Debug)]
+pub(super) struct Paced<S> {
+    stream: S,
+    pace: Arc<Pace>,
+}
+
+impl<S> Paced<S> {
+    pub(super) fn new(stream: S, pace: Arc<Pace>) -> Self {
+        Self { stream, pace }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let left = self.pace.left.load(Ordering::Relaxed);
+        if left == 0 {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let read = buf.filled().len() - before;
+        self.pace.left.store(left.saturating_sub(read), Ordering::Relaxed);
+        self.pace.read.fetch_add(read as u64, Ordering::Relaxed);
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
