@@ -211,10 +211,11 @@ fn answer(response: Response<Bytes>) -> Answer {
     answer
 }
 
-/// The fields, of which one that names this proxy says nothing of what is called.
+/// The fields, of which one that names this proxy, or may, says nothing of what is called. (The gate has seen that the
+/// `Host` of a CONNECT is the destination or this proxy.)
 pub(crate) fn fields_of(head: &Head) -> Result<HeaderMap, HeaderFault> {
     let mut fields = headers::gather(head.headers())?;
-    if head.form() == Form::Origin {
+    if matches!(head.form(), Form::Origin | Form::Authority) {
         fields.remove(http::header::HOST);
     }
     Ok(fields)

@@ -186,12 +186,14 @@ pub(crate) async fn handle(site: &Site, exchange: &mut Exchange) -> Reply {
 
 /// Waits for the next head: idle deadline before its first byte, header deadline from then on.
 pub(crate) async fn next(gate: &mut Gate, socket: &mut Socket, parser: &mut HeadParser, drain: &mut Drain) -> Next {
-    let Socket { site, timer, .. } = socket;
+    let Socket { site, timer, local, .. } = socket;
     let mut deadline = None;
     loop {
         if !gate.inbox().is_empty() {
             match parser.advance(gate.inbox(), &site.limits) {
-                Ok(Progress::Complete { .. }) if parser.host_differs() => return Next::Refuse(Fault::HostDiffers),
+                Ok(Progress::Complete { .. }) if parser.host_differs(*local) => {
+                    return Next::Refuse(Fault::HostDiffers);
+                }
                 Ok(Progress::Complete { skipped, head }) => return Next::Head { skipped, length: head },
                 Ok(Progress::More) => {}
                 Err(refusal) => return Next::Refuse(Fault::Refused(refusal)),

@@ -15,6 +15,8 @@
 //!
 //! Each fault is found at one fixed byte, so how the bytes were cut into reads changes no verdict.
 
+use std::net::{IpAddr, SocketAddr};
+
 use domain::Refusal;
 
 use super::authority::parse_authority;
@@ -113,8 +115,16 @@ impl HeadParser {
 
     /// Does `Host` of a complete head name another place than the target? Only in a proxy's forms: elsewhere that is no
     /// head.
-    pub fn host_differs(&self) -> bool {
-        self.parts.host_differs
+    ///
+    /// With CONNECT it may name the proxy itself, by the address that the client came to (Node's undici does before 6).
+    /// Nobody can take that for the destination, and the head goes no further.
+    pub fn host_differs(&self, here: SocketAddr) -> bool {
+        let HeadParts { form, host, port, .. } = &self.parts;
+        let names_us = || {
+            let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+            *port == Some(here.port()) && address.is_ok_and(|address| address == here.ip().to_canonical())
+        };
+        self.parts.host_differs && !(*form == Form::Authority && names_us())
     }
 
     /// What a complete head was found to say.

@@ -120,12 +120,16 @@ fn a_proxys_host_names_the_same_place_or_is_known_to_differ() {
         ("CONNECT a.test:443", "a.test:443", false),
         ("CONNECT a.test:443", "a.test:444", true),
         ("CONNECT a.test:8443", "a.test", true),
+        ("CONNECT a.test:443", "192.0.2.1:3128", false),
+        ("CONNECT a.test:443", "192.0.2.1", true),
+        ("CONNECT a.test:443", "192.0.2.2:3128", true),
+        ("GET http://a.test/", "192.0.2.1:3128", true),
         ("GET /c/x", "whatever", false),
     ] {
         let text = format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let mut parser = HeadParser::new(Forms::Proxy);
         assert!(matches!(parser.advance(text.as_bytes(), &LIMITS), Ok(Progress::Complete { .. })), "{text}");
-        assert_eq!(parser.host_differs(), differs, "{text}");
+        assert_eq!(parser.host_differs("192.0.2.1:3128".parse().unwrap()), differs, "{text}");
     }
 }
 
