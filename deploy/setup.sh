@@ -10,7 +10,13 @@ for part in "$@"; do
     build) wanted+=(build-essential cmake pkg-config ca-certificates curl) ;;
     # ext4 on loop devices and a FUSE disk for power cuts, strace to see syncs, faketime for clocks that step, networks
     # and firewalls in namespaces, curl and Python as honest clients.
-    test) wanted+=(e2fsprogs mount strace faketime python3-fusepy git curl python3 jq openssl iproute2 nftables util-linux) ;;
+    test) wanted+=(e2fsprogs mount strace faketime python3-fusepy git curl python3 jq openssl iproute2 nftables util-linux)
+      # Clients that people use, and what compiles those that are not Debian's own here already.
+      wanted+=(python3-requests python3-httpx python3-websocket node-undici)
+      command -v node >/dev/null || wanted+=(nodejs)
+      command -v go >/dev/null || wanted+=(golang-go)
+      command -v javac >/dev/null || wanted+=(default-jdk-headless)
+      ;;
     # A virtual machine whose disk logs every write, and what its first file system is made of. The kernel comes by
     # tests/tools/guest-kernel.sh, which does not install it.
     torture) wanted+=(qemu-system-x86 busybox-static dmsetup kmod cpio) ;;
