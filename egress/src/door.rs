@@ -133,10 +133,11 @@ where
     C::Stream: Side + 'static,
 {
     async fn handle(&self, exchange: &mut Exchange) -> Reply {
-        let mut trace = self.trace(exchange.head(), exchange.peer());
+        let mut trace = self.trace(exchange.peer());
         match self.serve(exchange, &mut trace).await {
             Ok(reply) => reply,
             Err(no) => {
+                trace.shows(exchange.head());
                 // Behind a tunnel that was refused there may be the bytes of what it was for: they are no request.
                 let closes = trace.way != Some(Way::Governed) && no.refusal != Refusal::CallerUnknown
                     || trace.way == Some(Way::Connect);

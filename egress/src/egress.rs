@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use domain::NodeId;
-use listen::Head;
 use outbound::dial::TcpConnector;
 use outbound::{Dialer, Resolve};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -73,8 +72,8 @@ impl<C> Egress<C> {
         &self.parts
     }
 
-    pub(crate) fn trace(&self, head: &Head, peer: SocketAddr) -> Trace {
-        Trace::begin(self.correlation(), head, peer, Arc::clone(&self.parts.ends))
+    pub(crate) fn trace(&self, peer: SocketAddr) -> Trace {
+        Trace::begin(self.correlation(), peer, Arc::clone(&self.parts.ends))
     }
 
     /// The next call's id. Without randomness, which a system that has started never lacks, ids can still be told apart by

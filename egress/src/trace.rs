@@ -42,42 +42,18 @@ pub struct Ends {
 }
 
 impl Trace {
-    pub(crate) fn begin(correlation: CorrelationId, head: &Head, peer: SocketAddr, ends: Arc<Ends>) -> Self {
+    pub(crate) fn begin(correlation: CorrelationId, peer: SocketAddr, ends: Arc<Ends>) -> Self {
         let hop_began = ends.clock.monotonic();
-        let target = without_query(head.target());
-        let record = Record {
-            correlation,
-            hop: 0,
-            ended_unix_ms: 0,
-            tenant: None,
-            role: None,
-            identity: None,
-            run: None,
-            automation: None,
-            class: None,
-            connection: None,
-            connector: None,
-            peer,
-            way: "".into(),
-            method: Untrusted::with_limit(head.method().as_bytes(), 32).to_string().into(),
-            destination: Untrusted::with_limit(target, TEXT_BYTES_MAX).to_string().into(),
-            path: None,
-            rule: None,
-            would_refuse: Vec::new(),
-            answer: Vec::new(),
-            address: None,
-            exit: None,
-            pooled: false,
-            http: None,
-            sent_bytes: 0,
-            received_bytes: 0,
-            times: Times::default(),
-            status: None,
-            outcome: "done".into(),
-            detail: "".into(),
-            send_state: SendState::NotSent,
-        };
-        Self { correlation, way: None, hop_began, record: Box::new(record), ends }
+        Self { correlation, way: None, hop_began, record: Box::new(blank(correlation, peer)), ends }
+    }
+
+    /// What was asked, as it came: for a call that ended before it was understood.
+    pub(crate) fn shows(&mut self, head: &Head) {
+        if self.record.destination.is_empty() {
+            let target = without_query(head.target());
+            self.record.method = Untrusted::with_limit(head.method().as_bytes(), 32).to_string().into();
+            self.record.destination = Untrusted::with_limit(target, TEXT_BYTES_MAX).to_string().into();
+        }
     }
 
     pub(crate) fn came_by(&mut self, way: Way) {
@@ -110,10 +86,12 @@ impl Trace {
         &self.ends
     }
 
-    /// The trace goes on elsewhere, with whatever the call goes on with.
-    pub(crate) fn carry_on(&self) -> Self {
+    /// The trace goes on elsewhere, with whatever the call goes on with. What stays here says nothing any more.
+    pub(crate) fn carry_on(&mut self) -> Self {
         let Self { correlation, way, hop_began, .. } = *self;
-        Self { correlation, way, hop_began, record: self.record.clone(), ends: Arc::clone(&self.ends) }
+        let left = Box::new(blank(correlation, self.record.peer));
+        let record = std::mem::replace(&mut self.record, left);
+        Self { correlation, way, hop_began, record, ends: Arc::clone(&self.ends) }
     }
 
     pub(crate) fn tunnel_ended(self, end: &End) {
@@ -201,7 +179,7 @@ impl Trace {
             ..(*self.record).clone()
         };
         std::mem::swap(&mut *self.record, &mut kept);
-        self.write(kept, self.hop_began);
+        write(&self.ends, kept, self.hop_began);
         self.hop_began = self.ends.clock.monotonic();
     }
 
@@ -211,23 +189,56 @@ impl Trace {
         self.record.outcome = no.refusal.code().into();
         self.record.detail.clone_from(&no.detail);
         self.record.send_state = no.send_state;
-        let since = self.hop_began;
-        self.write((*self.record).clone(), since);
+        write(&self.ends, (*self.record).clone(), self.hop_began);
     }
 
     /// It ended as far as it could: `done`, or a word for how it was cut short after the answer had begun.
-    pub(crate) fn ended(mut self, outcome: &str, detail: &str) {
+    pub(crate) fn ended(self, outcome: &str, detail: &str) {
         self.ends.metrics.relayed(self.record.sent_bytes, self.record.received_bytes);
-        self.record.outcome = outcome.into();
-        self.record.detail = detail.into();
-        let since = self.hop_began;
-        self.write((*self.record).clone(), since);
+        let record = Record { outcome: outcome.into(), detail: detail.into(), ..*self.record };
+        write(&self.ends, record, self.hop_began);
     }
+}
 
-    fn write(&self, mut record: Record, since: Duration) {
-        record.ended_unix_ms = self.ends.clock.unix_ms();
-        record.times.total_us = micros(self.ends.clock.monotonic().saturating_sub(since));
-        self.ends.recorder.record(record);
+fn write(ends: &Ends, mut record: Record, since: Duration) {
+    record.ended_unix_ms = ends.clock.unix_ms();
+    record.times.total_us = micros(ends.clock.monotonic().saturating_sub(since));
+    ends.recorder.record(record);
+}
+
+/// A record that says nothing yet.
+fn blank(correlation: CorrelationId, peer: SocketAddr) -> Record {
+    Record {
+        correlation,
+        hop: 0,
+        ended_unix_ms: 0,
+        tenant: None,
+        role: None,
+        identity: None,
+        run: None,
+        automation: None,
+        class: None,
+        connection: None,
+        connector: None,
+        peer,
+        way: "".into(),
+        method: "".into(),
+        destination: "".into(),
+        path: None,
+        rule: None,
+        would_refuse: Vec::new(),
+        answer: Vec::new(),
+        address: None,
+        exit: None,
+        pooled: false,
+        http: None,
+        sent_bytes: 0,
+        received_bytes: 0,
+        times: Times::default(),
+        status: None,
+        outcome: "done".into(),
+        detail: "".into(),
+        send_state: SendState::NotSent,
     }
 }
 

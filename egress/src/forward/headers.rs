@@ -46,9 +46,12 @@ pub struct Cleaned {
     pub upgrade: bool,
 }
 
+/// As many as most requests have, with what is added here.
+const USUAL_FIELDS: usize = 16;
+
 /// Fields as a listener has them, one after the other.
 pub fn gather<'f>(fields: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Result<HeaderMap, HeaderFault> {
-    let mut headers = HeaderMap::new();
+    let mut headers = HeaderMap::with_capacity(USUAL_FIELDS);
     for (name, value) in fields {
         let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) else {
             let detail = "a field has a character that no field has";

@@ -126,7 +126,9 @@ impl Running {
         let (mut body, mut again) = keep(call.body, follow.as_ref(), &waits).await.map_err(HopFault::before)?;
         let mut trail = follow.map(|follow| Trail::new(follow.rule, &asked));
         for hop in 0_u16.. {
-            let mut head = Head { headers: headers.clone(), query: None };
+            // Without redirects there is one hop, and nobody who would need them again.
+            let own = if trail.is_some() { headers.clone() } else { std::mem::take(&mut headers) };
+            let mut head = Head { headers: own, query: None };
             let connector = connection.connector_id().as_str();
             names.introduce(&mut head.headers, received, &correlation, Some(connector));
             let attached = if hop == 0 || trail.as_ref().is_some_and(Trail::is_trusted) {

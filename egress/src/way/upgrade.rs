@@ -33,7 +33,7 @@ where
         mut head: http::response::Parts,
         upgraded: Upgraded,
         kept: (Call, UnderWay),
-        trace: &Trace,
+        trace: &mut Trace,
     ) -> Reply {
         let now_unix_ms = trace.ends().clock.unix_ms();
         let until = identified.caller.until_unix_ms.map(|until| instant_of(until, now_unix_ms));
