@@ -1,6 +1,7 @@
 //! Text that came from outside, made safe to print: bounded, and with nothing in it that a terminal, a log
 //! reader or a person could be led astray by.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 /// Shows untrusted bytes on one line: printable ASCII and printable Unicode as they are, everything else
@@ -32,9 +33,21 @@ fn deceives(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// Nearly all there is: ASCII that can be seen. Looked at without a branch for each byte.
+fn is_visible(bytes: &[u8]) -> bool {
+    bytes.iter().filter(|byte| !(b' '..=b'~').contains(*byte)).count() == 0
+}
+
 impl fmt::Display for Untrusted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cut = self.bytes.len() > self.bytes_max;
+        if !cut
+            && is_visible(self.bytes)
+            && !self.bytes.contains(&b'\\')
+            && let Ok(text) = str::from_utf8(self.bytes)
+        {
+            return f.write_str(text);
+        }
         let shown = &self.bytes[..self.bytes.len().min(self.bytes_max)];
         for chunk in shown.utf8_chunks() {
             for c in chunk.valid().chars() {
@@ -64,10 +77,10 @@ impl fmt::Debug for Untrusted<'_> {
 /// JSON that may be looked at on a terminal: the same document, with everything that deceives written as `\u…`.
 /// Serializers escape what JSON asks them to, and leave C1 controls and changes of writing direction as they are.
 /// Line feeds between values stay.
-pub fn json_for_terminals(json: String) -> String {
+pub fn json_for_terminals(json: &str) -> Cow<'_, str> {
     let odd = |c: char| c != '\n' && deceives(c);
-    if !json.contains(odd) {
-        return json;
+    if is_visible(json.as_bytes()) || !json.contains(odd) {
+        return json.into();
     }
     let mut shown = String::with_capacity(json.len() + 32);
     for c in json.chars() {
@@ -81,7 +94,7 @@ pub fn json_for_terminals(json: String) -> String {
             shown.push(c);
         }
     }
-    shown
+    shown.into()
 }
 
 #[cfg(test)]
@@ -104,9 +117,10 @@ mod tests {
     #[test]
     fn json_keeps_its_meaning_and_loses_its_teeth() {
         let text = "a\u{9b}31m\u{202e}b\u{7f}\u{e0041}c";
-        let json = json_for_terminals(format!("{{\n\"k\": \"{text}\"}}"));
+        let written = format!("{{\n\"k\": \"{text}\"}}");
+        let json = json_for_terminals(&written);
         assert_eq!(json, "{\n\"k\": \"a\\u009b31m\\u202eb\\u007f\\udb40\\udc41c\"}");
-        assert_eq!(json_for_terminals("{\"k\":\"größe ☃ \\\\\"}".into()), "{\"k\":\"größe ☃ \\\\\"}");
+        assert_eq!(json_for_terminals("{\"k\":\"größe ☃ \\\\\"}"), "{\"k\":\"größe ☃ \\\\\"}");
     }
 
     proptest! {

@@ -116,13 +116,13 @@ impl<'a> Out<'a> {
     /// One JSON object on one line.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Outcome<()> {
         let line = serde_json::to_string(value).map_err(|error| Failure::plain(format_args!("no JSON: {error}")))?;
-        self.line(json_for_terminals(line))
+        self.line(json_for_terminals(&line))
     }
 
     /// One JSON object, laid out for people who look at it anyway.
     pub(crate) fn json_pretty(&mut self, value: &impl Serialize) -> Outcome<()> {
         let text = serde_json::to_string_pretty(value).map_err(|e| Failure::plain(format_args!("no JSON: {e}")))?;
-        self.line(json_for_terminals(text))
+        self.line(json_for_terminals(&text))
     }
 
     /// Sends out what is buffered: after the last line, and after each batch of a stream that somebody follows.

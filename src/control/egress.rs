@@ -85,10 +85,15 @@ const LOOK_EVERY: u32 = 4_096;
 
 /// A record as it is kept: JSON, and what it can be asked by.
 pub(crate) fn kept(record: &Record) -> Result<NewRecord, serde_json::Error> {
+    Ok(kept_as(record, serde_json::to_vec(record)?))
+}
+
+/// The same, of a record whose JSON is there already.
+pub(crate) fn kept_as(record: &Record, json: Vec<u8>) -> NewRecord {
     let mut keys = vec![correlation_key(&record.correlation), outcome_key(&record.outcome)];
     keys.push(host_key(host_of(&record.destination)));
     keys.extend(record.tenant.as_ref().map(tenant_key));
-    Ok(NewRecord { time_unix_ms: record.ended_unix_ms, keys, bytes: serde_json::to_vec(record)? })
+    NewRecord { time_unix_ms: record.ended_unix_ms, keys, bytes: json }
 }
 
 fn correlation_key(id: &CorrelationId) -> Key {

@@ -30,9 +30,9 @@ use prometheus_client::registry::Registry;
 
 use self::bounds::bounded;
 use self::lines::Lines;
-use self::waiting::{Turn, Waiting};
+use self::waiting::{Turn, Waited, Waiting};
 use super::sink::Sink;
-use crate::control::egress::kept;
+use crate::control::egress::{kept, kept_as};
 
 /// Segments are dropped whole: a minute late is nothing beside days of retention.
 const TRIM_EVERY: Duration = Duration::from_mins(1);
@@ -145,8 +145,8 @@ impl Drop for EgressLog {
 impl Recorder for EgressLog {
     fn record(&self, record: Record) {
         let record = bounded(record);
-        self.lines.write(&record);
-        if !self.shared.waiting.push(record) {
+        let json = self.lines.write(&record);
+        if !self.shared.waiting.push(Waited { record, json }) {
             self.shared.drop_records(&self.shared.dropped_queue, 1, "more of them came than the disk takes");
         }
     }
@@ -164,7 +164,7 @@ impl Shared {
                 Turn::Write(records) => records,
             };
             done = records.len() as u64;
-            self.store(&records);
+            self.store(records);
             if self.clock.monotonic().saturating_sub(trimmed) >= TRIM_EVERY {
                 trimmed = self.clock.monotonic();
                 self.trim(&mut is_short);
@@ -172,13 +172,18 @@ impl Shared {
         }
     }
 
-    fn store(&self, records: &[Record]) {
+    fn store(&self, records: Vec<Waited>) {
         if records.is_empty() {
             return;
         }
+        let count = records.len();
         // Only a broken `Serialize` fails into memory.
-        let kept: Vec<_> = records.iter().filter_map(|record| kept(record).ok()).collect();
-        let unwritten = (records.len() - kept.len()) as u64;
+        let written = |Waited { record, json }| match json {
+            Some(json) => Some(kept_as(&record, json.into_bytes())),
+            None => kept(&record).ok(),
+        };
+        let kept: Vec<_> = records.into_iter().filter_map(written).collect();
+        let unwritten = (count - kept.len()) as u64;
         let stored = self.store.append(kept).wait();
         self.written.fetch_add(stored.records, Ordering::Relaxed);
         let lost = stored.lost + unwritten;

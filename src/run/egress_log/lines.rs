@@ -21,6 +21,9 @@ const TEXT_BYTES_MAX: usize = 256;
 /// The longest sentence of ours, with the longest name that a provider can put into it, twice over.
 const DETAIL_BYTES_MAX: usize = 1024;
 
+/// A usual line, with some room.
+const LINE_BYTES: usize = 960;
+
 /// The outcome of a hop that went well.
 pub(super) const DONE: &str = "done";
 
@@ -42,20 +45,27 @@ impl Lines {
         Self { sink, json: logging::is_json(settings), per_second, clock, samples }
     }
 
-    pub(super) fn write(&self, record: &Record) {
+    /// Writes the line about a record, if there is to be one, and gives back the record's JSON if that was in it.
+    pub(super) fn write(&self, record: &Record) -> Option<String> {
         let unwritten = if &*record.outcome == DONE {
             0
         } else {
             let known = Refusal::ALL.iter().position(|refusal| refusal.code() == &*record.outcome);
-            let Some(sample) = self.samples.get(known.unwrap_or(Refusal::ALL.len())) else { return };
-            let Some(unwritten) = sample.admit(self.clock.unix_ms() / 1_000, self.per_second) else { return };
-            unwritten
+            let sample = self.samples.get(known.unwrap_or(Refusal::ALL.len()))?;
+            sample.admit(self.clock.unix_ms() / 1_000, self.per_second)?
         };
-        let mut line = String::with_capacity(640);
-        let write = if self.json { json } else { text };
-        if write(logging::time(&*self.clock), record, unwritten, &mut line).is_ok() {
+        let (mut line, time) = (String::with_capacity(LINE_BYTES), logging::time(&*self.clock));
+        let (written, as_json) = if self.json {
+            // Only a broken `Serialize` fails into memory.
+            let as_json = serde_json::to_string(record).ok()?;
+            (json(time, record, &as_json, unwritten, &mut line), Some(as_json))
+        } else {
+            (text(time, record, unwritten, &mut line), None)
+        };
+        if written.is_ok() {
             self.sink.push(line.as_bytes());
         }
+        as_json
     }
 }
 
@@ -121,9 +131,8 @@ fn word(text: &str) -> String {
 }
 
 /// The record itself, in the shape of every other line: `time`, `level`, `message`, then its own names.
-fn json(time: Timestamp, record: &Record, unwritten: u64, out: &mut String) -> fmt::Result {
-    let record_json = serde_json::to_string(record).map_err(|_| fmt::Error)?;
-    let fields = json_for_terminals(record_json);
+fn json(time: Timestamp, record: &Record, as_json: &str, unwritten: u64, out: &mut String) -> fmt::Result {
+    let fields = json_for_terminals(as_json);
     let fields = fields.strip_prefix('{').ok_or(fmt::Error)?;
     let level = level(record).1;
     write!(out, "{{\"time\":\"{time:.3}\",\"level\":\"{level}\",\"message\":\"call\",")?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use egress::Record;
 
-/// Most records that wait: half a second of the fastest calls there are, some 8 MiB.
+/// Most records that wait: half a second of the fastest calls there are, some 16 MiB.
 pub(super) const RECORDS_MAX: usize = 8_192;
 /// As many are worth a write by themselves.
 const CHUNK_RECORDS: usize = 128;
@@ -17,9 +17,16 @@ const CHUNK_RECORDS: usize = 128;
 /// has the lines.
 const GATHER: Duration = Duration::from_secs(5);
 
+/// A record that waits, with its JSON where its line needed that.
+#[derive(Debug)]
+pub(super) struct Waited {
+    pub(super) record: Record,
+    pub(super) json: Option<String>,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    records: Vec<Record>,
+    records: Vec<Waited>,
     /// Somebody wants to read what waits.
     wanted: bool,
     closed: bool,
@@ -40,7 +47,7 @@ pub(super) struct Waiting {
 /// What the writer is to do.
 #[derive(Debug)]
 pub(super) enum Turn {
-    Write(Vec<Record>),
+    Write(Vec<Waited>),
     /// Nothing came for as long as it was told to wait.
     Idle,
     /// Nothing will come any more.
@@ -54,7 +61,7 @@ impl Waiting {
     }
 
     /// Never waits. False if there is no room, or nobody who would write it.
-    pub(super) fn push(&self, record: Record) -> bool {
+    pub(super) fn push(&self, record: Waited) -> bool {
         let mut state = self.state();
         if state.closed || state.records.len() >= RECORDS_MAX {
             return false;
@@ -111,8 +118,12 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::record;
+    use super::super::sample;
     use super::*;
+
+    fn record(nth: u64) -> Waited {
+        Waited { record: sample::record(nth), json: None }
+    }
 
     const NOT_LONG: Duration = Duration::from_millis(1);
 
