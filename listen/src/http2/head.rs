@@ -66,7 +66,7 @@ pub(super) fn read(request: &Request<()>, here: Here<'_>, site: &Site) -> Result
     text.extend_from_slice(b"\r\n");
     let mut parser = HeadParser::new(forms);
     match parser.advance(&text, &site.limits) {
-        Ok(Progress::Complete { .. }) if parser.host_differs() => Err(Fault::HostDiffers),
+        Ok(Progress::Complete { .. }) if parser.host_differs(here.local) => Err(Fault::HostDiffers),
         Ok(Progress::Complete { skipped: 0, head }) if head == text.len() => {
             Ok(Head::new(text.into(), parser.take_parts().over_http2()))
         }
