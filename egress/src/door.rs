@@ -17,7 +17,7 @@ use crate::no::No;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
-use crate::{Asked, Caller, Egress, Refusal, SendState, Way};
+use crate::{Asked, Egress, Refusal, SendState, Way};
 
 /// By which door a request comes in.
 #[derive(Debug)]
@@ -174,16 +174,20 @@ impl<C> Egress<C> {
     }
 }
 
-/// The connection that is called, if it is one: the caller's own, with the proof where that one's SDK puts it.
+/// The connection that is called, if it is one: the caller's own, with the proof where that one's SDK puts it. Whoever
+/// is known by a certificate presented nothing; what is in the SDK's place is emptied all the same.
 pub(crate) fn connection<'n>(
     node: &'n Snapshot,
     door: &Door,
-    caller: &Caller,
+    identified: &Identified,
     head: &Head,
 ) -> Result<Option<&'n Entry>, No> {
     let Door::Governed(id) = door else { return Ok(None) };
     let unproved = |unproved: Unproved| No::new(unproved.refusal(), unproved.to_string());
-    let entry = node.connections.find(caller, id)?;
+    let entry = node.connections.find(&identified.caller, id)?;
+    if identified.by_connection() {
+        return Ok(Some(entry));
+    }
     let slots = node.connections.slots();
     let found = presented::of_governed_call(head.headers(), head.query(), &slots).map_err(unproved)?;
     let own = (&entry.connection.connector().manifest().auth).into();

@@ -54,7 +54,7 @@ where
         trace.is_of(&identified.caller);
 
         // 2. For what? One strict parser for every door; a connection's host is its own and never the caller's.
-        let entry = door::connection(&node, &door, &identified.caller, exchange.head())?.cloned();
+        let entry = door::connection(&node, &door, &identified, exchange.head())?.cloned();
         if let Some(entry) = &entry {
             trace.is_call_of(entry);
         }

@@ -90,6 +90,34 @@ fn a_grant_that_is_bound_to_a_certificate_is_good_with_that_one() {
     }
 }
 
+#[test]
+fn a_client_certificate_proves_who_calls_a_connection() {
+    let provider = Origin::provider();
+    let rig = Rig::secure(Some(&provider));
+    let (runner, stranger) =
+        (rig.pki().client("spiffe://example.com/runner"), rig.pki().client("spiffe://example.com/x"));
+    let call =
+        |fields: &str| format!("GET /c/conn_api/v1 HTTP/1.1\r\nHost: {EDGE}\r\nConnection: close\r\n{fields}\r\n");
+    // With nothing, and with what an SDK insists on sending as its key: that is emptied.
+    for fields in ["", "Authorization: Bearer sk-placeholder\r\n"] {
+        let answer = ask(&rig, Some(&runner), &call(fields));
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ok"), "{answer}");
+        let record = rig.record();
+        assert_eq!((&*record.way, record.identity.as_deref()), ("governed", Some("certificate:runner")));
+    }
+    let seen = provider.seen();
+    assert_eq!(seen.matches("authorization: Bearer the-real-key\r\n").count(), 2, "{seen}");
+    assert!(!seen.contains("placeholder"), "{seen}");
+    // A proof that is presented has to hold, and a certificate that is nobody's is no proof.
+    let answer = ask(&rig, Some(&runner), &call("Tidegate-Grant: tgt_x\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let answer = ask(&rig, Some(&stranger), &call(""));
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let other = rig.pki().client("spiffe://example.com/beta");
+    let answer = ask(&rig, Some(&other), &call(""));
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+}
+
 async fn http2(rig: &Rig) -> SendRequest<Bytes> {
     let socket = rig.dial_tls();
     socket.set_nonblocking(true).unwrap();

@@ -110,6 +110,13 @@ enum By {
     Certificate(Arc<CertificateEntry>),
 }
 
+impl Identified {
+    /// Was it by what the connection has shown, and nothing that the request presented?
+    pub(crate) fn by_connection(&self) -> bool {
+        matches!(self.by, By::Certificate(_))
+    }
+}
+
 /// Everybody who may come. Shared by all that listen; asked once per request.
 #[derive(Debug)]
 pub struct Callers {
