@@ -14,13 +14,13 @@ use crate::metrics::Metrics;
 use crate::no::No;
 use crate::policy::Allowed;
 use crate::record::{Record, Recorder, SendState, Times};
-use crate::tunnel::End;
-use crate::{Asked, Caller, CorrelationId, Way};
+use crate::tunnel::{End, Live};
+use crate::{About, Asked, Caller, CorrelationId, Refusal, Way};
 
 /// Bytes of a target that could not be read, and of a path.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// One call under way. Each hop of it ends in one record.
+/// One call under way. Each hop of it ends in one record, also where what served it is dropped.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) correlation: CorrelationId,
@@ -28,6 +28,10 @@ pub(crate) struct Trace {
     hop_began: Duration,
     record: Box<Record>,
     ends: Arc<Ends>,
+    /// A record is still to be written.
+    owed: bool,
+    /// What counts the bytes from here on.
+    tunnel: Option<Arc<Live<About>>>,
 }
 
 /// Where records go, and by which clock.
@@ -44,7 +48,8 @@ pub struct Ends {
 impl Trace {
     pub(crate) fn begin(correlation: CorrelationId, peer: SocketAddr, ends: Arc<Ends>) -> Self {
         let hop_began = ends.clock.monotonic();
-        Self { correlation, way: None, hop_began, record: Box::new(blank(correlation, peer)), ends }
+        let record = Box::new(blank(correlation, peer));
+        Self { correlation, way: None, hop_began, record, ends, owed: true, tunnel: None }
     }
 
     /// What was asked, as it came: for a call that ended before it was understood.
@@ -91,7 +96,18 @@ impl Trace {
         let Self { correlation, way, hop_began, .. } = *self;
         let left = Box::new(blank(correlation, self.record.peer));
         let record = std::mem::replace(&mut self.record, left);
-        Self { correlation, way, hop_began, record, ends: Arc::clone(&self.ends) }
+        let owed = std::mem::take(&mut self.owed);
+        Self { correlation, way, hop_began, record, ends: Arc::clone(&self.ends), owed, tunnel: self.tunnel.take() }
+    }
+
+    /// A request may be on its way from here on: whoever gives up waiting does not know how much of it got there.
+    pub(crate) fn is_sending(&mut self) {
+        self.record.send_state = SendState::SentNoResponse;
+    }
+
+    /// From here on a tunnel counts what passes.
+    pub(crate) fn goes_through(&mut self, tunnel: &Arc<Live<About>>) {
+        self.tunnel = Some(Arc::clone(tunnel));
     }
 
     pub(crate) fn tunnel_ended(self, end: &End) {
@@ -189,14 +205,48 @@ impl Trace {
         self.record.outcome = no.refusal.code().into();
         self.record.detail.clone_from(&no.detail);
         self.record.send_state = no.send_state;
+        self.owed = false;
         write(&self.ends, (*self.record).clone(), self.hop_began);
     }
 
     /// It ended as far as it could: `done`, or a word for how it was cut short after the answer had begun.
-    pub(crate) fn ended(self, outcome: &str, detail: &str) {
+    pub(crate) fn ended(mut self, outcome: &str, detail: &str) {
+        self.end(outcome, detail);
+    }
+
+    fn end(&mut self, outcome: &str, detail: &str) {
+        self.owed = false;
+        if let Some(tunnel) = self.tunnel.take() {
+            let (sent, received) = (tunnel.to_destination(), tunnel.to_client());
+            self.bytes(sent, received);
+            // A switch of protocols was an answer already.
+            if self.way == Some(Way::Connect) {
+                self.record.send_state = match (sent, received) {
+                    (0, 0) => SendState::NotSent,
+                    (_, 0) => SendState::SentNoResponse,
+                    (_, _) => SendState::Response,
+                };
+            }
+        }
         self.ends.metrics.relayed(self.record.sent_bytes, self.record.received_bytes);
-        let record = Record { outcome: outcome.into(), detail: detail.into(), ..*self.record };
-        write(&self.ends, record, self.hop_began);
+        let left = blank(self.correlation, self.record.peer);
+        let record = std::mem::replace(&mut *self.record, left);
+        write(&self.ends, Record { outcome: outcome.into(), detail: detail.into(), ..record }, self.hop_began);
+    }
+}
+
+/// Whoever served it is gone in the middle of it: with its connection, at the end of a drain, or in a panic. That it was
+/// let out, and how far it got, is written all the same.
+impl Drop for Trace {
+    fn drop(&mut self) {
+        if !self.owed {
+            return;
+        }
+        if std::thread::panicking() {
+            self.end(Refusal::Internal.code(), "serving it broke off");
+        } else {
+            self.end("caller-gone", "the caller's connection ended before the call did");
+        }
     }
 }
 
@@ -251,3 +301,6 @@ fn without_query(target: &[u8]) -> &[u8] {
     let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
     &target[..end]
 }
+
+#[cfg(test)]
+mod tests;

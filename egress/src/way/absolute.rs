@@ -53,6 +53,7 @@ where
             bounds: node.settings.bounds,
         };
         let under_way = trace.ends().metrics.begin(way);
+        trace.is_sending();
         let sending = self.parts.forward.send(hop);
         let mut answered = exchange.drive(sending).await.map_err(No::while_sending)??;
         trace.went(&answered.went);

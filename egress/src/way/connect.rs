@@ -16,7 +16,7 @@ use crate::running::Carries;
 use crate::serve::{Going, Judged};
 use crate::trace::Trace;
 use crate::tunnel::{Bounds, Content, Enforcement, Side, Tunnel};
-use crate::{Egress, SendState, Way};
+use crate::{Egress, Way};
 
 impl Side for Raw {
     fn abort(&mut self) {
@@ -60,16 +60,11 @@ where
         let mut headers = HeaderMap::new();
         put(&mut headers, CORRELATION_ID, &trace.correlation.to_string());
         let mut trace = trace.carry_on();
+        trace.goes_through(open.live());
         let under_way = trace.ends().metrics.begin(Way::Connect);
         let destination = dialled.stream;
         Ok(Takeover::new(StatusCode::OK, headers, move |raw: Raw| async move {
             let ended = tunnel.run(raw, destination, &open).await;
-            trace.bytes(open.to_destination(), open.to_client());
-            trace.record_mut().send_state = match (open.to_destination(), open.to_client()) {
-                (0, 0) => SendState::NotSent,
-                (_, 0) => SendState::SentNoResponse,
-                (_, _) => SendState::Response,
-            };
             if let Some(mismatch) = &ended.reported {
                 trace.record_mut().would_refuse.push(mismatch.to_string().into());
             }

@@ -55,6 +55,7 @@ where
             bounds: node.settings.bounds,
         };
         let under_way = trace.ends().metrics.begin(way);
+        trace.is_sending();
         let mut judge = Judging { egress: self, node: &node, identified: &identified, entry, trace };
         let calling = governed::call(&self.parts.forward, &StaticCredentials, &mut judge, &node.names, governed);
         let Called { result, hops, .. } = exchange.drive(Box::pin(calling)).await.map_err(No::while_sending)?;
@@ -92,7 +93,10 @@ where
         self.trace.next_hop();
         self.trace.asks(asked);
         match self.egress.judge(self.node, self.identified, asked, self.trace).await {
-            Ok(judged) => Ok(own_tls(judged.passage, self.entry, asked)),
+            Ok(judged) => {
+                self.trace.is_sending();
+                Ok(own_tls(judged.passage, self.entry, asked))
+            }
             Err(no) => Err(NotJudged { refusal: no.refusal, detail: no.detail }),
         }
     }

@@ -60,9 +60,9 @@ where
             running.carries(Carries::Tunnel(Arc::clone(open.live())));
         }
         let mut trace = trace.carry_on();
+        trace.goes_through(open.live());
         Takeover::new(head.status, head.headers, move |raw: Raw| async move {
             let ended = tunnel.run(raw, upgraded, &open).await;
-            trace.bytes(open.to_destination(), open.to_client());
             trace.tunnel_ended(&ended.end);
             drop((open, kept));
         })
