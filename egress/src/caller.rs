@@ -72,8 +72,7 @@ pub struct Caller {
     pub automation: Option<Box<str>>,
     /// See `run`.
     pub class: Option<Box<str>>,
-    /// When the proof ends, in Unix milliseconds: tunnels end with it. None for certificates, and for static tokens that
-    /// have no end.
+    /// When the proof ends, in Unix milliseconds: tunnels end with it. None for static tokens that have no end.
     pub until_unix_ms: Option<u64>,
 }
 
@@ -83,9 +82,9 @@ impl Caller {
         Self { until_unix_ms: entry.until_unix_ms, ..Self::plain(&entry.tenant, entry.role.as_deref(), identity) }
     }
 
-    fn of_certificate(entry: &CertificateEntry) -> Self {
+    fn of_certificate(entry: &CertificateEntry, until_unix_ms: u64) -> Self {
         let identity = Identity::Certificate { name: entry.name.clone() };
-        Self::plain(&entry.tenant, entry.role.as_deref(), identity)
+        Self { until_unix_ms: Some(until_unix_ms), ..Self::plain(&entry.tenant, entry.role.as_deref(), identity) }
     }
 
     /// Whoever is bound by his role only.

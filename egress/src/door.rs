@@ -102,6 +102,11 @@ where
         identified.map_err(|unproved| No::new(unproved.refusal(), unproved.to_string()))
     }
 
+    fn shows_an_ended_certificate(&self, exchange: &Exchange) -> bool {
+        let certificate = exchange.tls().and_then(|tls| tls.client.as_ref());
+        certificate.is_some_and(|certificate| !certificate.is_good(self.parts.ends.clock.unix_ms()))
+    }
+
     fn refused_answer(&self, trace: &mut Trace, no: &No) -> Response<Bytes> {
         let told = Told {
             refusal: no.refusal,
@@ -140,7 +145,9 @@ where
                 trace.shows(exchange.head());
                 // Behind a tunnel that was refused there may be the bytes of what it was for: they are no request.
                 let closes = trace.way != Some(Way::Governed) && no.refusal != Refusal::CallerUnknown
-                    || trace.way == Some(Way::Connect);
+                    || trace.way == Some(Way::Connect)
+                    // The client has to show a certificate anew, which it does on another connection.
+                    || self.shows_an_ended_certificate(exchange);
                 let response = self.refused_answer(&mut trace, &no).map(http_body_util::Full::new);
                 let streamed = Streamed::new(response);
                 if closes { streamed.and_close() } else { streamed }.into()

@@ -97,5 +97,6 @@ pub use server::{Drained, Server, ServerHandle};
 pub use service::{Behaviour, HalfClose, Service};
 pub use takeover::{Draining, Raw, Takeover};
 pub use tls::{
-    HandshakeFault, PeerCertificate, Secured, Tls, TlsBounds, TlsParts, TlsServer, TlsServerFault, Validity, VersionMin,
+    HandshakeFault, PeerCertificate, Secured, Tls, TlsBounds, TlsParts, TlsServer, TlsServerFault, Validity,
+    VersionMin, Vouching,
 };

@@ -248,7 +248,8 @@ impl App {
     async fn secure(&self, stream: Stream, tls: &Tls, open: &Open) -> Option<Handshaken> {
         let limit = tls.handshake_timeout();
         let (mut timer, mut drain) = (Timer::new(limit), Drain::new(open.connections()));
-        let shaking = handshake(stream, tls.server());
+        let server = tls.server();
+        let shaking = handshake(stream, &server);
         let fault = match before_drained(&mut timer, &mut drain, limit, shaking).await {
             Ok(Ok(handshaken)) => return Some(handshaken),
             Ok(Err(fault)) => fault,

@@ -1,7 +1,8 @@
 //! TLS towards clients: who we are, whom we believe, and what a handshake has shown.
 //!
 //! A certificate is exchanged while connections are open: [`Tls`] is what listens, [`TlsServer`] what it answers
-//! handshakes with, and [`Tls::replace`] puts another one there. What is open stays as it is.
+//! handshakes with, and [`Tls::replace`] puts another one there. What is open stays open; a client's certificate is believed for
+//! as long as those who vouched for it are.
 
 mod handshake;
 mod x509;
@@ -11,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use ring::digest::{Context, SHA256};
+use ring::digest::{Context, SHA256, digest};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, StoresServerSessions, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
-pub use handshake::{HandshakeFault, PeerCertificate, Secured};
+pub use handshake::{HandshakeFault, PeerCertificate, Secured, Vouching};
 pub(crate) use handshake::{Handshaken, handshake};
 pub use x509::Validity;
 
@@ -89,6 +90,9 @@ pub struct TlsServer {
     validity: Option<Validity>,
     /// Of everything that it was made of.
     print: [u8; 32],
+    /// Of those who vouch for clients.
+    roots: Option<[u8; 32]>,
+    vouching: Vouching,
 }
 
 /// Nothing of the key is shown.
@@ -132,13 +136,25 @@ impl TlsServer {
         config.session_storage = sessions(parts.client_roots.is_some());
         // A request in early data may be run twice.
         config.max_early_data_size = 0;
-        Ok(Self { config: Arc::new(config), validity, print: print_of(&parts) })
+        Ok(Self {
+            config: Arc::new(config),
+            validity,
+            print: print_of(&parts),
+            roots: parts.client_roots.map(digest_of),
+            vouching: Vouching::default(),
+        })
     }
 
     /// From when to when our own certificate says that it is good; none where it does not say it readably.
     pub fn validity(&self) -> Option<Validity> {
         self.validity
     }
+}
+
+fn digest_of(part: &[u8]) -> [u8; 32] {
+    let mut print = [0; 32];
+    print.copy_from_slice(digest(&SHA256, part).as_ref());
+    print
 }
 
 /// Equal for what makes equal servers.
@@ -200,17 +216,26 @@ impl Tls {
     }
 
     /// Handshakes that begin from now on are answered with this one. False where it is made of what the one before was:
-    /// that one stays, and its sessions with it.
-    pub fn replace(&self, server: TlsServer) -> bool {
-        let is_other = self.server.load().print != server.print;
-        if is_other {
-            self.server.store(Arc::new(server));
+    /// that one stays, and its sessions with it. Where others vouch for clients, the certificates of those who are
+    /// connected count for nothing any more. Called by one thread at a time.
+    pub fn replace(&self, mut server: TlsServer) -> bool {
+        let before = self.server.load_full();
+        if before.print == server.print {
+            return false;
         }
-        is_other
+        let same_roots = before.roots == server.roots;
+        if same_roots {
+            server.vouching = before.vouching.clone();
+        }
+        self.server.store(Arc::new(server));
+        if !same_roots {
+            before.vouching.end();
+        }
+        true
     }
 
-    pub(crate) fn server(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.server.load().config)
+    pub(crate) fn server(&self) -> Arc<TlsServer> {
+        self.server.load_full()
     }
 
     pub(crate) fn handshake_timeout(&self) -> Duration {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use domain::Clock;
+use listen::Vouching;
 use ratelimit::{Source, Unauthenticated, unauthenticated};
 use ring::digest::{Context, SHA256};
 use tokio::sync::watch;
@@ -107,13 +108,13 @@ pub struct Identified {
 enum By {
     Grant(Arc<Verified>),
     Token(TokenHash),
-    Certificate(Arc<CertificateEntry>),
+    Certificate(Arc<CertificateEntry>, Vouching),
 }
 
 impl Identified {
     /// Was it by what the connection has shown, and nothing that the request presented?
     pub(crate) fn by_connection(&self) -> bool {
-        matches!(self.by, By::Certificate(_))
+        matches!(self.by, By::Certificate(..))
     }
 }
 
@@ -177,17 +178,21 @@ impl Callers {
             // Also where nothing was presented: to ask for a proof is to have it sent.
             Tls::Absent if !directory.takes_plaintext(arrival) => return Err(Unproved::Plaintext),
             Tls::Absent | Tls::Anonymous => None,
+            // It was verified when the connection began, which may be long ago.
+            Tls::Mutual(certificate) if !certificate.is_good(self.clock.unix_ms()) => {
+                return Err(Unproved::CertificateEnded);
+            }
             Tls::Mutual(certificate) => Some(certificate),
         };
         let holder = certificate.map(|certificate| directory.certificates.find(certificate));
-        let identified = match (presented, holder) {
-            (Err(Unproved::Missing), Some(Ok(entry))) => {
-                let caller = Arc::new(Caller::of_certificate(entry));
-                Identified { caller, by: By::Certificate(Arc::clone(entry)) }
+        let identified = match (presented, holder.zip(certificate)) {
+            (Err(Unproved::Missing), Some((Ok(entry), certificate))) => {
+                let caller = Arc::new(Caller::of_certificate(entry, certificate.until_unix_ms));
+                Identified { caller, by: By::Certificate(Arc::clone(entry), certificate.vouching.clone()) }
             }
-            (Err(Unproved::Missing), Some(Err(_))) => return Err(Unproved::Certificate),
+            (Err(Unproved::Missing), Some((Err(_), _))) => return Err(Unproved::Certificate),
             (Err(unproved), _) => return Err(unproved),
-            (Ok(presented), holder) => {
+            (Ok(presented), _) => {
                 let identified = self.by_proof(&directory, &presented.proof, arrival, certificate)?;
                 match holder {
                     // A certificate of the platform's, that stands for no tenant.
@@ -225,8 +230,10 @@ impl Callers {
             (By::Token(hash), Identity::Token { .. }) => {
                 directory.tokens.find(hash).is_some_and(|entry| Caller::of_token(entry) == *caller)
             }
-            (By::Certificate(entry), Identity::Certificate { .. }) => directory.certificates.has(entry),
-            (By::Grant(_) | By::Token(_) | By::Certificate(_), _) => false,
+            (By::Certificate(entry, vouching), Identity::Certificate { .. }) => {
+                vouching.holds() && directory.certificates.has(entry)
+            }
+            (By::Grant(_) | By::Token(_) | By::Certificate(..), _) => false,
         };
         is_known && !self.revocations.cover(caller)
     }

@@ -98,6 +98,7 @@ impl Certificates {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::certificate_of;
     use super::*;
 
     fn entry(tenant: &str, name: &str, by: CertificateMatch, role: Option<&str>) -> CertificateEntry {
@@ -109,7 +110,7 @@ mod tests {
     }
 
     fn peer(first: u8, sans: &[&str]) -> PeerCertificate {
-        PeerCertificate { sha256: [first; 32], sans: sans.iter().map(|name| (*name).into()).collect() }
+        certificate_of(first, sans)
     }
 
     #[test]

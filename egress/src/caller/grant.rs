@@ -176,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
     use ring::hmac;
 
-    use super::super::testing::{KEY, OTHER_KEY, minted, new_grant, signed, verify};
+    use super::super::testing::{KEY, OTHER_KEY, certificate_of, minted, new_grant, signed, verify};
     use super::*;
 
     const HEADER: &str = r#"{"alg":"EdDSA","typ":"JWT"}"#;
@@ -351,7 +351,7 @@ mod tests {
         let claims = CLAIMS.replace("\"exp\"", &format!("\"cnf\":{{\"x5t#S256\":\"{print}\"}},\"exp\""));
         let (grant, _) = verify(signed(HEADER, &claims).expose()).unwrap();
         let here = "127.0.0.1".parse().unwrap();
-        let with = |byte| grant.is_for(here, Some(&PeerCertificate { sha256: [byte; 32], sans: Vec::new() }));
+        let with = |byte| grant.is_for(here, Some(&certificate_of(byte, &[])));
         assert_eq!((with(7), with(8)), (Ok(()), Err(GrantFault::Certificate)));
         assert_eq!(grant.is_for(here, None), Err(GrantFault::Certificate));
     }

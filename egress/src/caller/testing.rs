@@ -6,8 +6,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use domain::{Secret, TenantId};
+use listen::Vouching;
 
 use super::callers::{Arrival, CallerSettings, Tls};
+use super::certificate::PeerCertificate;
 use super::grant::Grant;
 use super::issuers::{IssuerEntry, IssuerTenants, Issuers};
 use super::key::{PublicKey, SigningKey};
@@ -92,4 +94,14 @@ pub(super) fn local() -> Arrival<'static> {
 /// What tests share of a clock.
 pub(super) fn clock() -> Arc<domain::ManualClock> {
     domain::ManualClock::at_unix_ms(NOW_MS)
+}
+
+/// A client's certificate that has no end.
+pub(super) fn certificate_of(byte: u8, sans: &[&str]) -> PeerCertificate {
+    PeerCertificate {
+        sha256: [byte; 32],
+        sans: sans.iter().map(|name| (*name).into()).collect(),
+        until_unix_ms: u64::MAX,
+        vouching: Vouching::default(),
+    }
 }

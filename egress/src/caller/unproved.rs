@@ -96,6 +96,9 @@ pub enum Unproved {
     /// The client certificate is nobody's, or more than one caller's.
     #[error("the client certificate is not one caller's")]
     Certificate,
+    /// The client certificate was good when the connection began, and is not any more.
+    #[error("the client certificate has ended, or who vouched for it is not believed any more")]
+    CertificateEnded,
     /// The certificate is one tenant's and the grant or token another's.
     #[error("the client certificate is another tenant's")]
     OtherTenant,
@@ -122,6 +125,7 @@ impl Unproved {
             | Self::Token
             | Self::TokenExpired
             | Self::Certificate
+            | Self::CertificateEnded
             | Self::OtherTenant
             | Self::Revoked => Refusal::CallerUnknown,
         }

@@ -2,17 +2,18 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pingora_core::protocols::Stream;
 use ring::digest::{SHA256, digest};
-use rustls::{AlertDescription, ServerConfig};
+use rustls::AlertDescription;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{HTTP2, x509};
+use super::{HTTP2, TlsServer, Validity, x509};
 
 /// What TLS has established of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Secured {
     /// The name that the client asked for (SNI), in lower case. None where it named an address.
     pub server_name: Option<Box<str>>,
@@ -20,20 +21,53 @@ pub struct Secured {
     pub client: Option<PeerCertificate>,
 }
 
-/// A client's certificate, as the listener verified it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A client's certificate, as the listener verified it when the connection began.
+#[derive(Debug, Clone)]
 pub struct PeerCertificate {
     /// SHA-256 of its DER.
     pub sha256: [u8; 32],
     /// Its subject alternative names, with their kind: `dns:runner.example.com`, `uri:spiffe://example.com/runner`.
     pub sans: Vec<Box<str>>,
+    /// When it has ended, in Unix milliseconds: the first moment at which it is not good any more.
+    pub until_unix_ms: u64,
+    /// Whether those who vouched for it are still believed.
+    pub vouching: Vouching,
 }
 
 impl PeerCertificate {
-    fn of(der: &[u8]) -> Self {
+    pub(super) fn of(der: &[u8], vouching: Vouching) -> Self {
         let mut sha256 = [0; 32];
         sha256.copy_from_slice(digest(&SHA256, der).as_ref());
-        Self { sha256, sans: x509::names(der) }
+        // Its last second is within. One that does not say its end readably is over.
+        let ends = Validity::of(der).map_or(0, |validity| validity.not_after_unix_s.saturating_add(1));
+        let until_unix_ms = u64::try_from(ends).unwrap_or(0).saturating_mul(1_000);
+        Self { sha256, sans: x509::names(der), until_unix_ms, vouching }
+    }
+
+    /// Would it be taken now, as it was when the connection began? A connection may be open for longer than that holds.
+    pub fn is_good(&self, now_unix_ms: u64) -> bool {
+        self.vouching.holds() && now_unix_ms < self.until_unix_ms
+    }
+}
+
+/// Whether the authorities that vouched for clients are those that the listener believes now. A clone is the same one.
+#[derive(Debug, Clone)]
+pub struct Vouching(Arc<AtomicBool>);
+
+impl Default for Vouching {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Vouching {
+    pub fn holds(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Others are believed from now on.
+    pub fn end(&self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -120,15 +154,18 @@ pub(crate) struct Handshaken {
 }
 
 /// Answers the handshake that is about to come. Its deadline is the caller's matter.
-pub(crate) async fn handshake(stream: Stream, server: Arc<ServerConfig>) -> Result<Handshaken, HandshakeFault> {
-    let stream = TlsAcceptor::from(server).accept(stream).await.map_err(|error| {
+pub(crate) async fn handshake(stream: Stream, server: &TlsServer) -> Result<Handshaken, HandshakeFault> {
+    let stream = TlsAcceptor::from(Arc::clone(&server.config)).accept(stream).await.map_err(|error| {
         tracing::debug!(%error, "a handshake failed");
         HandshakeFault::of(&error)
     })?;
     let session = stream.get_ref().1;
     let secured = Secured {
         server_name: session.server_name().map(|name| name.to_ascii_lowercase().into()),
-        client: session.peer_certificates().and_then(<[_]>::first).map(|own| PeerCertificate::of(own)),
+        client: session
+            .peer_certificates()
+            .and_then(<[_]>::first)
+            .map(|own| PeerCertificate::of(own, server.vouching.clone())),
     };
     let http2 = session.alpn_protocol() == Some(HTTP2);
     Ok(Handshaken { stream, secured, http2 })

@@ -351,6 +351,30 @@ async fn another_certificate_is_for_the_next_handshake_and_what_is_open_goes_on(
     assert_eq!(rig.faults(), [HandshakeFault::ServerCertificate]);
 }
 
+#[test]
+fn a_client_is_believed_for_as_long_as_its_authority_is() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let made = |name: &str, roots: &str| TlsServer::new(parts(&ours.server(name), Some(roots))).unwrap();
+    let bounds = TlsBounds { handshake_timeout: PATIENCE, http2_streams_max: 1 };
+    let tls = Tls::new(made("a.test", &ours.pem()), bounds);
+    let before = tls.server().vouching.clone();
+    assert!(tls.replace(made("b.test", &ours.pem())));
+    assert!(before.holds() && tls.server().vouching.holds(), "another certificate of ours is no matter of theirs");
+    let both = ours.pem() + &theirs.pem();
+    assert!(tls.replace(made("b.test", &both)));
+    assert!(!before.holds() && tls.server().vouching.holds());
+}
+
+#[test]
+fn a_client_s_certificate_ends_after_its_last_second() {
+    let der = certificates(Authority::new().client("spiffe://example.com/runner").certificate.as_bytes()).unwrap();
+    let ends = Validity::of(&der[0]).unwrap().not_after_unix_s;
+    let certificate = PeerCertificate::of(&der[0], Vouching::default());
+    assert_eq!(certificate.until_unix_ms, u64::try_from(ends + 1).unwrap() * 1_000);
+    assert!(certificate.is_good(certificate.until_unix_ms - 1) && !certificate.is_good(certificate.until_unix_ms));
+    assert!(!PeerCertificate::of(b"no certificate", Vouching::default()).is_good(0));
+}
+
 #[tokio::test]
 async fn versions_below_the_lowest_are_refused() {
     let rig = Rig::with(Listener::default(), None, VersionMin::Tls13);

@@ -4,7 +4,9 @@ use domain::ManualClock;
 
 use super::super::mint::{NewGrant, sign};
 use super::super::revocation::{Revocation, Revoked, Until};
-use super::super::testing::{KEY, NOW_MS, OTHER_KEY, clock, issuer, local, minted, new_grant, settings, tenant};
+use super::super::testing::{
+    KEY, NOW_MS, OTHER_KEY, certificate_of, clock, issuer, local, minted, new_grant, settings, tenant,
+};
 use super::super::{REVOCATIONS_FILE, new_token, revoke};
 use super::*;
 use crate::refusal::Refusal;
@@ -277,7 +279,7 @@ fn a_certificate_is_a_proof_and_no_contradiction() {
     };
     let with = CallerSettings { certificates: vec![entry("acme", 1), entry("beta", 2)], ..settings() };
     let node = Node::new(with);
-    let certificate = |byte| PeerCertificate { sha256: [byte; 32], sans: Vec::new() };
+    let certificate = |byte| certificate_of(byte, &[]);
     let (acme, beta, nobody) = (certificate(1), certificate(2), certificate(3));
     let alone = |certificate| node.callers.identify(Err(Unproved::Missing), &remote(Tls::Mutual(certificate)));
     let identified = alone(&acme).unwrap();
@@ -303,6 +305,37 @@ fn a_certificate_is_a_proof_and_no_contradiction() {
     assert!(node.callers.still_good(&identified));
     node.callers.replace(CallerSettings { certificates: vec![entry("beta", 1)], ..settings() });
     assert!(!node.callers.still_good(&identified));
+}
+
+#[test]
+fn a_certificate_is_believed_until_it_ends_and_by_those_who_vouch_now() {
+    let entry = CertificateEntry {
+        tenant: tenant("acme"),
+        name: "runner".into(),
+        by: CertificateMatch::Sha256([1; 32]),
+        role: None,
+    };
+    let node = Node::new(CallerSettings { certificates: vec![entry], ..settings() });
+    let alone = |certificate| node.callers.identify(Err(Unproved::Missing), &remote(Tls::Mutual(certificate)));
+    let ends_soon = PeerCertificate { until_unix_ms: NOW_MS + 60_000, ..certificate_of(1, &[]) };
+    let endless = certificate_of(1, &[]);
+    let open = alone(&ends_soon).unwrap();
+    assert_eq!(open.caller.until_unix_ms, Some(NOW_MS + 60_000), "tunnels end with it");
+    node.clock.advance(Duration::from_millis(59_999));
+    assert!(alone(&ends_soon).is_ok() && node.callers.still_good(&open));
+    node.clock.advance(Duration::from_millis(1));
+    assert_eq!(alone(&ends_soon).unwrap_err(), Unproved::CertificateEnded);
+    assert!(!node.callers.still_good(&open));
+    // Nor is a grant taken over what would not be let in now.
+    let token = minted(&NewGrant { run: Some("late".into()), ..new_grant() });
+    let with_grant = node.callers.identify(Ok(Presented::given(&token)), &remote(Tls::Mutual(&ends_soon)));
+    assert_eq!(with_grant.unwrap_err(), Unproved::CertificateEnded);
+
+    let open = alone(&endless).unwrap();
+    endless.vouching.end();
+    assert_eq!(alone(&endless).unwrap_err(), Unproved::CertificateEnded);
+    assert!(!node.callers.still_good(&open));
+    assert_eq!(Unproved::CertificateEnded.refusal(), Refusal::CallerUnknown);
 }
 
 #[test]
