@@ -93,6 +93,8 @@ pub struct TlsServer {
     /// Of those who vouch for clients.
     roots: Option<[u8; 32]>,
     vouching: Vouching,
+    /// DNS names of our own certificate, each of one host.
+    names: Arc<[Box<str>]>,
 }
 
 /// Nothing of the key is shown.
@@ -111,6 +113,7 @@ impl TlsServer {
         let chain = certificates(parts.certificate).map_err(TlsServerFault::Certificate)?;
         let key = PrivateKeyDer::from_pem_slice(parts.key).map_err(|_| TlsServerFault::Key)?;
         let validity = chain.first().and_then(|own| Validity::of(own));
+        let names = chain.first().map(|own| dns_names(own)).unwrap_or_default();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(parts.version_min.versions())
@@ -142,6 +145,7 @@ impl TlsServer {
             print: print_of(&parts),
             roots: parts.client_roots.map(digest_of),
             vouching: Vouching::default(),
+            names,
         })
     }
 
@@ -149,6 +153,17 @@ impl TlsServer {
     pub fn validity(&self) -> Option<Validity> {
         self.validity
     }
+}
+
+/// Of a certificate in DER. A wildcard is left out: it stands for hosts that are somebody else's, too.
+fn dns_names(certificate: &[u8]) -> Arc<[Box<str>]> {
+    let names = x509::names(certificate);
+    names
+        .iter()
+        .filter_map(|name| name.strip_prefix("dns:"))
+        .filter(|name| !name.contains('*'))
+        .map(Into::into)
+        .collect()
 }
 
 fn digest_of(part: &[u8]) -> [u8; 32] {

@@ -174,7 +174,8 @@ impl Driver<'_> {
         let (parts, recv) = request.into_parts();
         let request = Request::from_parts(parts, ());
         let server_name = self.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
-        let head = head::read(&request, Here { server_name, local: self.local }, &self.site);
+        let own_names = self.tls.as_ref().map_or(&[][..], |tls| &tls.own_names);
+        let head = head::read(&request, Here { server_name, own_names, local: self.local }, &self.site);
         let to_head = request.method() == http::Method::HEAD;
         let stream = Box::new(Stream::new(recv, respond, self.meter.clone(), self.resets.clone()));
         let socket = Socket::new(&self.site, self.open.connections(), self.peer, self.local);

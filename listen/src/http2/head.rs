@@ -4,8 +4,8 @@
 //!
 //! - `:scheme`, `:authority` and `:path` are an absolute-form, as a proxy is sent, unless `:authority` is this listener
 //!   itself: then they are an origin-form. HTTP/1.1 says which of them is meant, HTTP/2 does not. A client that names us
-//!   there has named us in its `ClientHello` too, or has reached us by the address that it names; nobody is called at
-//!   either, so nothing that could be meant is lost.
+//!   there has named us in its `ClientHello` too, or has named nobody and means our address or a name of our certificate;
+//!   nobody is called at either, so nothing that could be meant is lost.
 //! - CONNECT has `:authority` and nothing else, which is the authority-form.
 //! - `Host` may stand beside `:authority`, and says the same then. It stands for it where that is left out.
 //! - `Cookie` may come in pieces, which are put together (§8.2.3).
@@ -24,6 +24,8 @@ use crate::http::{Authority, Forms, Head, HeadParser, Progress, parse_authority}
 pub(super) struct Here<'h> {
     /// What the client called us in its `ClientHello`.
     pub(super) server_name: Option<&'h str>,
+    /// What our certificate calls us.
+    pub(super) own_names: &'h [Box<str>],
     pub(super) local: SocketAddr,
 }
 
@@ -32,9 +34,17 @@ impl Here<'_> {
     fn is(&self, authority: &Authority<'_>) -> bool {
         match self.server_name {
             Some(name) => authority.ipv6.is_none() && authority.host.eq_ignore_ascii_case(name),
-            // An address is named in no `ClientHello` (RFC 6066, §3).
-            None => authority.host.parse::<IpAddr>().is_ok_and(|named| named == self.local.ip().to_canonical()),
+            // An address is named in no `ClientHello` (RFC 6066, §3), and some clients name no host without a dot either.
+            None => self.is_local(authority.host) || authority.ipv6.is_none() && self.is_certified(authority.host),
         }
+    }
+
+    fn is_local(&self, host: &str) -> bool {
+        host.parse::<IpAddr>().is_ok_and(|named| named == self.local.ip().to_canonical())
+    }
+
+    fn is_certified(&self, host: &str) -> bool {
+        self.own_names.iter().any(|own| own.eq_ignore_ascii_case(host))
     }
 }
 
@@ -157,7 +167,8 @@ mod tests {
     const LOCAL: &str = "192.0.2.1:3129";
 
     fn read_by(server_name: Option<&str>, request: &Request<()>) -> Result<Head, Fault> {
-        let here = Here { server_name, local: LOCAL.parse().unwrap() };
+        let own_names = ["tidegate".into(), "edge.test".into()];
+        let here = Here { server_name, own_names: &own_names, local: LOCAL.parse().unwrap() };
         read(request, here, &site(Forms::Proxy))
     }
 
@@ -187,6 +198,22 @@ mod tests {
         assert_eq!((by_address.form(), by_address.host()), (Form::Origin, "192.0.2.1"));
         let other = read_by(None, &ask("GET", "https://192.0.2.2:3129/c/x", &[])).unwrap();
         assert_eq!(other.form(), Form::Https);
+    }
+
+    #[test]
+    fn who_names_nobody_may_mean_a_name_of_the_certificate() {
+        for (server_name, uri, form) in [
+            (None, "https://tidegate:3129/c/x", Form::Origin),
+            (None, "https://TideGate/c/x", Form::Origin),
+            (None, "https://edge.test/c/x", Form::Origin),
+            (None, "https://tidegate.test/c/x", Form::Https),
+            (None, "http://tidegate/c/x", Form::Http),
+            // Whoever has named us does not mean us by another name.
+            (Some("edge.test"), "https://tidegate/c/x", Form::Https),
+        ] {
+            let head = read_by(server_name, &ask("GET", uri, &[])).unwrap_or_else(|fault| panic!("{uri}: {fault:?}"));
+            assert_eq!(head.form(), form, "{server_name:?} {uri}");
+        }
     }
 
     #[test]
@@ -253,7 +280,7 @@ mod tests {
 
     #[test]
     fn an_origin_server_is_asked_for_paths() {
-        let here = Here { server_name: None, local: LOCAL.parse().unwrap() };
+        let here = Here { server_name: None, own_names: &[], local: LOCAL.parse().unwrap() };
         let head = read(&ask("GET", "https://a.test/x", &[]), here, &site(Forms::Origin)).unwrap();
         assert_eq!((head.form(), head.host(), head.path()), (Form::Origin, "a.test", "/x"));
         let connect = read(&ask("CONNECT", "a.test:443", &[]), here, &site(Forms::Origin));

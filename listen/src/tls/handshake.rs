@@ -19,6 +19,8 @@ pub struct Secured {
     pub server_name: Option<Box<str>>,
     /// The client's certificate, of which chain and possession were verified.
     pub client: Option<PeerCertificate>,
+    /// The DNS names of the certificate that the client was shown, without those with a wildcard.
+    pub(crate) own_names: Arc<[Box<str>]>,
 }
 
 /// A client's certificate, as the listener verified it when the connection began.
@@ -161,6 +163,7 @@ pub(crate) async fn handshake(stream: Stream, server: &TlsServer) -> Result<Hand
     })?;
     let session = stream.get_ref().1;
     let secured = Secured {
+        own_names: Arc::clone(&server.names),
         server_name: session.server_name().map(|name| name.to_ascii_lowercase().into()),
         client: session
             .peer_certificates()

@@ -352,6 +352,14 @@ async fn another_certificate_is_for_the_next_handshake_and_what_is_open_goes_on(
 }
 
 #[test]
+fn a_server_knows_the_hosts_of_its_certificate() {
+    let authority = Authority::new();
+    let names = |name: &str| TlsServer::new(parts(&authority.server(name), None)).unwrap().names;
+    assert_eq!(*names("tidegate"), ["tidegate".into()]);
+    assert!(names("*.edge.test").is_empty(), "others are called that, too");
+}
+
+#[test]
 fn a_client_is_believed_for_as_long_as_its_authority_is() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let made = |name: &str, roots: &str| TlsServer::new(parts(&ours.server(name), Some(roots))).unwrap();
