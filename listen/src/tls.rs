@@ -249,6 +249,11 @@ impl Tls {
         true
     }
 
+    /// From when to when the certificate is good that clients are shown now; none where it does not say it readably.
+    pub fn validity(&self) -> Option<Validity> {
+        self.server.load().validity
+    }
+
     pub(crate) fn server(&self) -> Arc<TlsServer> {
         self.server.load_full()
     }

@@ -155,11 +155,13 @@ impl WayOut {
             connections: Connections::default(),
             tls: tls.clone(),
         };
+        let expiry = listener_tls::Expiry { listener: Arc::default(), clock: Arc::clone(clock) };
+        registry.register_collector(Box::new(expiry.clone()));
         let loader = Loader {
             path: path.to_owned(),
             environment: Arc::clone(environment),
             clock: Arc::clone(clock),
-            listener: OnceLock::new(),
+            listener: Arc::clone(&expiry.listener),
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             callers: Arc::new(callers),
             ports: Arc::clone(&ports),
@@ -188,6 +190,8 @@ impl WayOut {
         let (log, switches) = (Arc::clone(&self.log), Arc::clone(&self.switches));
         let (revocations, ports) = (Arc::clone(&self.revocations), Arc::clone(&self.ports));
         let (shelf, clock) = (Arc::clone(&self.loader.shelf), Arc::clone(&self.clock));
+        let expiry =
+            listener_tls::Expiry { listener: Arc::clone(&self.loader.listener), clock: Arc::clone(&self.clock) };
         let told =
             |what: &str, fault: Option<String>| fault.map(|fault| format!("{what}: {fault}")).into_iter().collect();
         vec![
@@ -198,6 +202,7 @@ impl WayOut {
             }),
             Box::new(move || told("kill switches cannot be read, and those in force stay", switches.fault())),
             Box::new(move || told("revocations cannot be read, and those in force stay", revocations.fault())),
+            Box::new(move || expiry.alarms()),
             Box::new(move || shelf.alarms(At::of_unix_ms(clock.unix_ms()))),
         ]
     }
@@ -308,7 +313,7 @@ pub(crate) struct Loader {
     environment: Arc<dyn Environment>,
     clock: Arc<dyn Clock>,
     /// TLS towards callers, from the first load on where there is any.
-    listener: OnceLock<listen::Tls>,
+    listener: Arc<OnceLock<listen::Tls>>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     callers: Arc<Callers>,
     ports: Arc<Ports>,

@@ -367,6 +367,7 @@ fn a_client_is_believed_for_as_long_as_its_authority_is() {
     let tls = Tls::new(made("a.test", &ours.pem()), bounds);
     let before = tls.server().vouching.clone();
     assert!(tls.replace(made("b.test", &ours.pem())));
+    assert!(tls.validity().is_some());
     assert!(before.holds() && tls.server().vouching.holds(), "another certificate of ours is no matter of theirs");
     let both = ours.pem() + &theirs.pem();
     assert!(tls.replace(made("b.test", &both)));
