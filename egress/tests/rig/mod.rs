@@ -570,7 +570,7 @@ async fn serve_http2(stream: TcpStream, acceptor: &tokio_rustls::TlsAcceptor, se
         let (head, mut body) = request.into_parts();
         let mut text = format!("{} {}\r\n", head.method, head.uri);
         for (name, value) in &head.headers {
-            text.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+            text.extend([name.as_str(), ": ", value.to_str().unwrap(), "\r\n"]);
         }
         seen.lock().unwrap().extend(text.as_bytes());
         let answer = http::Response::builder().header("tidegate-hops", "forged");

@@ -84,7 +84,7 @@ impl Lab {
     }
 
     /// Runs a client on the edge, to its end.
-    pub fn run(&self, client: Command) -> Output {
+    pub fn run(&self, client: &Command) -> Output {
         let proxy = "127.0.0.1:3128";
         let mut bounded = Command::new("timeout");
         bounded.arg(SECONDS).arg(client.get_program()).args(client.get_args());

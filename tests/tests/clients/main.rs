@@ -37,7 +37,7 @@ fn works(name: &str, client: impl FnOnce(&Path) -> Option<Command>, also: &[&[&s
         tidegate_tests::patience::skipped(&format!("there is no {name} here"));
         return;
     };
-    let output = lab.run(client);
+    let output = lab.run(&client);
     let said = String::from_utf8_lossy(&output.stdout);
     let failed = || format!("{name}\n{said}{}\n{}", String::from_utf8_lossy(&output.stderr), lab.records());
     assert!(output.status.success(), "{}", failed());
