@@ -14,11 +14,14 @@
 //! (RFC 9113, 8.7). Nothing else that was begun is: what lies in a buffer of a connection that others use may still go
 //! out.
 //!
-//! **Memory.** What one connection may hold is [`CONNECTION_WINDOW`] of answers that nobody has read yet,
-//! [`SEND_BUFFER_BYTES`] of each request's body, two tables of 4 KiB (HPACK), and one header section at a time. That is 64 KiB
-//! for each of its [`SEATS_MAX`](crate::pool::SEATS_MAX) calls, as much as one of HTTP/1.1 may hold. A call may use [`STREAM_WINDOW`] of it:
-//! 10 MB/s at 50 ms. Eight callers that do not read what they asked for can stop the rest of one connection, which is
-//! their own tenant's, until they are given up.
+//! **Windows.** A connection's window is as large as those of all of its seats together, so that callers that do not read
+//! what they asked for hold up their own answers and nobody else's.
+//!
+//! **Memory.** One call may hold [`STREAM_WINDOW`] of an answer that nobody has read yet and [`SEND_BUFFER_BYTES`] of its
+//! request's body: 192 KiB, three times what a stream of the listener holds. A connection with all of its
+//! [`SEATS_MAX`](crate::pool::SEATS_MAX) taken may hold 12 MiB, two tables of 4 KiB (HPACK), and one header section for each
+//! call. Windows count the bytes of bodies: a frame that waits costs some 200 bytes beside, which is more than what is in
+//! it where a destination writes an event or a byte at a time.
 
 mod connection;
 mod drive;
@@ -35,10 +38,14 @@ use h2::client::Builder;
 pub(crate) use connection::Connection;
 pub(crate) use stream::Stream;
 
-/// Of one connection: 64 KiB for each of 64 calls.
-const CONNECTION_WINDOW: u32 = 4 << 20;
-/// Of one stream.
-const STREAM_WINDOW: u32 = 512 << 10;
+use crate::pool::SEATS_MAX;
+
+/// Of one stream: 2.6 MB/s at 50 ms, 13 MB/s at 10 ms. Twice as much would be 16 MiB for a connection whose callers do not
+/// read; half as much is a megabyte in a second from where a round trip takes 60 ms.
+const STREAM_WINDOW: u32 = 128 << 10;
+/// Of one connection: 8 MiB. No stream can take what is another one's.
+const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
+const _: () = assert!(CONNECTION_WINDOW as usize >= SEATS_MAX * STREAM_WINDOW as usize);
 /// Bytes of a request's body between its caller and the socket.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// What the count of streams is until the peer has said one; it is no number that a peer can say.

@@ -154,7 +154,7 @@ async fn a_slow_reader_stops_its_own_answer_and_no_other() {
         }
     });
     let answered = sending.await.unwrap().unwrap();
-    let window = 512 << 10;
+    let window = 128 << 10;
     while slow.capacity() < window {
         poll_fn(|cx| slow.poll_capacity(cx)).await.unwrap().unwrap();
     }
@@ -178,6 +178,42 @@ async fn a_slow_reader_stops_its_own_answer_and_no_other() {
     slow.send_data(Bytes::from_static(b"!"), true).unwrap();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "!");
     assert!(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await.is_none());
+}
+
+/// However many do not read: what they were sent is not in the way of the next one, up to the last seat.
+#[tokio::test]
+async fn callers_that_do_not_read_hold_up_nobody_else() {
+    for count in [8, 63] {
+        let (forward, mut origin, tls) = forward_tls();
+        let mut sending = vec![send(&forward, secure(&tls))];
+        let mut builder = h2::server::Builder::new();
+        builder.max_send_buffer_size(1 << 20);
+        let mut serving = builder.handshake::<_, Bytes>(origin.accept().await.0).await.unwrap();
+        let first = serving.accept().await.unwrap().unwrap();
+        let (more, mut accepted) = tokio::sync::mpsc::unbounded_channel();
+        more.send(first).unwrap();
+        tokio::spawn(async move {
+            while let Some(Ok(next)) = serving.accept().await {
+                more.send(next).unwrap();
+            }
+        });
+        // More than any window, to each of them; what is sent first has the first of the connection's window.
+        let mut kept = Vec::new();
+        for _ in 0..count {
+            let (_, mut respond) = accepted.recv().await.unwrap();
+            let mut body = respond.send_response(http::Response::new(()), false).unwrap();
+            body.send_data(Bytes::from(vec![7; 1 << 20]), true).unwrap();
+            kept.push((body, sending.pop().unwrap().await.unwrap().unwrap()));
+            sending.push(send(&forward, secure(&tls)));
+        }
+        let (_, mut respond) = accepted.recv().await.unwrap();
+        let mut body = respond.send_response(http::Response::new(()), false).unwrap();
+        body.send_data(Bytes::from(vec![8; 1 << 20]), true).unwrap();
+        let reading = async { read(sending.pop().unwrap().await.unwrap().unwrap()).await.unwrap().len() };
+        let had = tokio::time::timeout(std::time::Duration::from_secs(30), reading).await;
+        assert_eq!((had, origin.dialled()), (Ok(1 << 20), 1), "{count}");
+        drop(kept);
+    }
 }
 
 /// The peer takes 65,535 bytes at first (RFC 9113, 6.9.2). What it does not take stays with the caller, but for one
