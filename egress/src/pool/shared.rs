@@ -12,6 +12,10 @@
 //!
 //! Where every seat is taken, another connection is dialled, as HTTP/1.1 does for every call: in a queue, quick calls
 //! would stand behind slow ones.
+//!
+//! Where there are too many sites or connections, those go that nobody uses (`room.rs`).
+
+mod room;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -98,6 +102,9 @@ struct Places<T> {
     by_site: HashMap<Arc<Site>, Place<T>>,
     connections: usize,
     is_closed: bool,
+    /// When nothing was found that could go.
+    sites_looked: Option<Instant>,
+    connections_looked: Option<Instant>,
 }
 
 struct Place<T> {
@@ -112,7 +119,8 @@ struct Place<T> {
     used: Instant,
 }
 
-/// A site that is kept in mind is some 300 bytes. Where there are more, calls to the others dial without asking.
+/// A site that is kept in mind is some 300 bytes. Where there are more, those that nobody used for the longest time are
+/// forgotten; while all are in use, calls to the others dial without asking.
 const PLACES_MAX: usize = 16_384;
 /// What is expected of a peer that has not said: RFC 9113, 6.5.2 asks for no fewer than 100, and we use no more than
 /// [`SEATS_MAX`].
@@ -123,7 +131,13 @@ pub const SEATS_MAX: usize = 64;
 impl<T: Share> Shares<T> {
     /// None yet.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
-        let places = Places { by_site: HashMap::new(), connections: 0, is_closed: false };
+        let places = Places {
+            by_site: HashMap::new(),
+            connections: 0,
+            is_closed: false,
+            sites_looked: None,
+            connections_looked: None,
+        };
         Arc::new(Self { settings, places: Mutex::new(places) })
     }
 
@@ -154,38 +168,53 @@ impl<T: Share> Shares<T> {
         now: Instant,
         ended: &mut Vec<Arc<T>>,
     ) -> Turn<T> {
+        if places.by_site.len() >= PLACES_MAX && !places.by_site.contains_key(site) {
+            places.forget_some(PLACES_MAX, now, ended);
+        }
         let is_full = places.by_site.len() >= PLACES_MAX;
-        let has_room = places.has_room(&self.settings);
         let place = match places.by_site.entry(Arc::clone(site)) {
             Entry::Occupied(place) => place.into_mut(),
-            Entry::Vacant(_) if is_full => {
-                let changed = Arc::new(Notify::new());
-                let (shares, site) = (Arc::clone(self), Arc::clone(site));
-                return Turn::Dial(Dialling { shares, site, changed, is_counted: false });
-            }
+            Entry::Vacant(_) if is_full => return self.dial_aside(site),
             Entry::Vacant(place) => place.insert(Place::new(now)),
         };
         place.used = now;
         let before = place.connections.len();
         let seat = place.sit(addresses, now, &self.settings, ended);
-        let gone = before - place.connections.len();
-        let turn = match seat {
+        places.connections -= before - place.connections.len();
+        match seat {
             Some(seat) => Turn::Sit(seat),
-            None if is_patient && has_room && place.will_have_room() => {
-                place.waiting += 1;
-                // Made while nothing can change, so that no change is missed.
-                let changed = Some(Arc::clone(&place.changed).notified_owned());
-                Turn::Wait(Waiting { shares: Arc::clone(self), site: Arc::clone(site), changed })
+            None if is_patient && place.will_have_room() => {
+                // It is worth waiting only for a connection that will be kept.
+                let has_room = places.make_room(&self.settings, now, ended);
+                match places.by_site.get_mut(site) {
+                    // What went may have been what there was to wait for.
+                    Some(place) if has_room && place.will_have_room() => self.wait(site, place),
+                    Some(place) => self.dial(site, place),
+                    None => self.dial_aside(site),
+                }
             }
-            None => {
-                let is_counted = place.is_http2 != Some(false);
-                place.dialling += usize::from(is_counted);
-                let changed = Arc::clone(&place.changed);
-                Turn::Dial(Dialling { shares: Arc::clone(self), site: Arc::clone(site), changed, is_counted })
-            }
-        };
-        places.connections -= gone;
-        turn
+            None => self.dial(site, place),
+        }
+    }
+
+    fn wait(self: &Arc<Self>, site: &Arc<Site>, place: &mut Place<T>) -> Turn<T> {
+        place.waiting += 1;
+        // Made while nothing can change, so that no change is missed.
+        let changed = Some(Arc::clone(&place.changed).notified_owned());
+        Turn::Wait(Waiting { shares: Arc::clone(self), site: Arc::clone(site), changed })
+    }
+
+    fn dial(self: &Arc<Self>, site: &Arc<Site>, place: &mut Place<T>) -> Turn<T> {
+        let is_counted = place.is_http2 != Some(false);
+        place.dialling += usize::from(is_counted);
+        let changed = Arc::clone(&place.changed);
+        Turn::Dial(Dialling { shares: Arc::clone(self), site: Arc::clone(site), changed, is_counted })
+    }
+
+    /// Nobody else will know of it.
+    fn dial_aside(self: &Arc<Self>, site: &Arc<Site>) -> Turn<T> {
+        let (shares, site) = (Arc::clone(self), Arc::clone(site));
+        Turn::Dial(Dialling { shares, site, changed: Arc::new(Notify::new()), is_counted: false })
     }
 
     /// Nobody new sits down on this one. Those who sit on it stay; it ends with the last of them.
@@ -292,9 +321,15 @@ impl<T: Share> Place<T> {
 }
 
 impl<T: Share> Places<T> {
-    /// Whether one more connection would be kept, for others to sit down on.
-    fn has_room(&self, settings: &PoolSettings) -> bool {
-        !self.is_closed && self.connections < settings.total_max
+    /// Whether one more connection would be kept, for others to sit down on. Where there are too many, idle ones go.
+    fn make_room(&mut self, settings: &PoolSettings, now: Instant, ended: &mut Vec<Arc<T>>) -> bool {
+        if self.is_closed {
+            return false;
+        }
+        if self.connections >= settings.total_max {
+            self.retire_some(settings.total_max, now, ended);
+        }
+        self.connections < settings.total_max
     }
 
     fn remove_where(&mut self, is_out: impl Fn(&Site, &T) -> bool) -> Vec<Arc<T>> {
@@ -317,11 +352,12 @@ impl<T: Share> Dialling<T> {
     }
 
     /// The destination chose HTTP/2: here is the connection, on which the one who dialled has a seat already. Others sit
-    /// down beside it, unless there are as many connections as may be kept.
+    /// down beside it, unless there are as many connections as may be kept, and somebody sits on each.
     pub fn sit(self, share: T) -> Seat<T> {
         let share = Arc::new(share);
         let mut places = self.shares.places();
-        let has_room = places.has_room(&self.shares.settings);
+        let mut ended = Vec::new();
+        let has_room = places.make_room(&self.shares.settings, Instant::now(), &mut ended);
         if let Some(place) = places.by_site.get_mut(&self.site) {
             place.is_http2 = Some(true);
             if has_room && place.connections.len() < self.shares.settings.per_site_max {
@@ -330,6 +366,7 @@ impl<T: Share> Dialling<T> {
             }
         }
         drop(places);
+        drop(ended);
         Seat { share, changed: Arc::clone(&self.changed) }
     }
 

@@ -154,6 +154,68 @@ async fn nobody_waits_for_what_nobody_may_share() {
     let _second = dial(&closed, &acme());
 }
 
+/// One who names more hosts than are kept in mind makes room with its own.
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_names_many_hosts_takes_no_place_from_others() {
+    let shares = shares();
+    drop(dial(&shares, &acme()).sit(Bench::new(1, Instant::now(), Some(64))));
+    let busy = site("many", None, "busy.example.com:443", exit(1));
+    let seat = dial(&shares, &busy).sit(Bench::new(1, Instant::now(), Some(64)));
+    for host in 0..PLACES_MAX + 100 {
+        tokio::time::advance(Duration::from_millis(1)).await;
+        dial(&shares, &site("many", None, &format!("h{host}.example.com:443"), exit(1))).alone();
+        assert!(shares.places().by_site.len() <= PLACES_MAX);
+    }
+    // Another one's new site is shared as ever, and what it had is there.
+    let new = site("other", None, "api.example.com:443", exit(1));
+    let dialling = dial(&shares, &new);
+    let waiting = waits(&shares, &new);
+    drop((dialling, waiting, sits(&shares, &acme())));
+    // Who makes room does so with what it asked for longest ago, but for where somebody is.
+    let (first, last) = ("h0.example.com:443", format!("h{}.example.com:443", PLACES_MAX + 99));
+    let is_known = |host: &str| shares.places().by_site.contains_key(&site("many", None, host, exit(1)));
+    assert!(!is_known(first) && is_known(&last) && is_known("busy.example.com:443"));
+    drop(seat);
+    drop(sits(&shares, &busy));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_every_place_is_in_use_calls_dial_alone() {
+    let shares = shares();
+    let sites = (0..PLACES_MAX).map(|host| site("many", None, &format!("h{host}.example.com:443"), exit(1)));
+    let all: Vec<_> = sites.map(|site| dial(&shares, &site)).collect();
+    let [first, _second] = [dial(&shares, &acme()), dial(&shares, &acme())];
+    drop(first.sit(Bench::new(1, Instant::now(), Some(64))));
+    let known = shares.places().by_site.len();
+    assert_eq!((known, shares.idle()), (PLACES_MAX, 0));
+    drop(all);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let _dialling = dial(&shares, &acme());
+    drop(waits(&shares, &acme()));
+}
+
+/// The one that is idle longest goes, of the tenant that has the most.
+#[tokio::test(start_paused = true)]
+async fn idle_connections_make_room_for_new_ones() {
+    let shares = Shares::<Bench>::new(PoolSettings { total_max: 4, ..PoolSettings::default() });
+    let hosts: Vec<_> = (0..3).map(|host| site("many", None, &format!("h{host}.example.com:443"), exit(1))).collect();
+    let new = site("other", None, "www.example.com:443", exit(1));
+    let made = |site: &Arc<Site>| dial(&shares, site).sit(Bench::new(1, Instant::now(), Some(64)));
+    drop(made(&acme()));
+    let mut busy = None;
+    for host in &hosts {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let seat = made(host);
+        busy.get_or_insert(seat);
+    }
+    let first = dial(&shares, &new);
+    drop(waits(&shares, &new));
+    drop(first.sit(Bench::new(1, Instant::now(), Some(64))));
+    drop((sits(&shares, &new), sits(&shares, &acme()), sits(&shares, &hosts[0]), sits(&shares, &hosts[2])));
+    let _gone = dial(&shares, &hosts[1]);
+    assert_eq!(shares.places().connections, 4);
+}
+
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_is_told_of_every_change() {
     let shares = shares();
