@@ -28,6 +28,7 @@ mod drive;
 mod exchange;
 mod fault;
 mod liveness;
+mod meter;
 mod pace;
 mod stream;
 

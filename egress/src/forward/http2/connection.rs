@@ -27,6 +27,7 @@ use crate::pool::{SEATS_MAX, Sat, Share};
 pub(crate) struct Connection {
     sender: SendRequest<Bytes>,
     pub(super) gate: Arc<Gate>,
+    pub(super) pace: Arc<Pace>,
     pub(super) head: HeadBounds,
     pub(crate) address: VettedAddr,
     pub(crate) local: SocketAddr,
@@ -47,9 +48,17 @@ struct State {
     /// What the peer allows; none while it has not said.
     streams_max: Option<usize>,
     is_shut: bool,
-    /// Nothing came back when it was asked for a sign of life.
-    is_dead: bool,
+    fate: Option<Fate>,
     idle_since: Instant,
+}
+
+/// Why it was us who ended it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fate {
+    /// Nothing came back when it was asked for a sign of life.
+    Dead,
+    /// It was kept busy with nothing.
+    Flooded,
 }
 
 impl Connection {
@@ -71,13 +80,17 @@ impl Connection {
         let gate = Arc::new(Gate::new(made));
         let liveness = connection.ping_pong().map(Liveness::new);
         let streams_max = STREAMS_UNTOLD;
-        let mut drive = Drive { connection, liveness, pace, gate: Arc::clone(&gate), changed, streams_max };
+        let (own_gate, own_pace) = (Arc::clone(&gate), Arc::clone(&pace));
+        let mut drive = Drive { connection, liveness, pace: own_pace, gate: own_gate, changed, streams_max };
         // What the peer said together with the end of its handshake is known before anything is asked.
         let has_ended = poll_fn(|cx| Poll::Ready(Pin::new(&mut drive).poll(cx).is_ready())).await;
+        if let Some(fault) = gate.fate() {
+            return Err(fault);
+        }
         if !has_ended {
             tokio::spawn(drive);
         }
-        Ok(Self { sender, gate, head, address, local, made })
+        Ok(Self { sender, gate, pace, head, address, local, made })
     }
 
     /// Somebody who can begin a stream now; none if nobody can any more, of which nothing has been sent then.
@@ -125,7 +138,7 @@ impl Share for Connection {
 
 impl Gate {
     fn new(made: Instant) -> Self {
-        let state = State { taken: 1, streams_max: None, is_shut: false, is_dead: false, idle_since: made };
+        let state = State { taken: 1, streams_max: None, is_shut: false, fate: None, idle_since: made };
         Self { state: Mutex::new(state), allowed: Notify::new() }
     }
 
@@ -151,16 +164,24 @@ impl Gate {
         self.allowed.notify_waiters();
     }
 
-    pub(super) fn die(&self) {
-        self.state().is_dead = true;
+    /// It is ended by us.
+    pub(super) fn end(&self, fate: Fate) {
+        self.state().fate = Some(fate);
     }
 
     /// What ended the streams, if it was us.
     pub(super) fn fate(&self) -> Option<BodyFault> {
-        self.state().is_dead.then(|| BodyFault {
-            refusal: Refusal::IdleTimeout,
-            error_type: ErrorType::ConnectionReadTimeout,
-            detail: "the connection is dead: nothing came, and no PING was answered".into(),
+        let fate = self.state().fate?;
+        Some(match fate {
+            Fate::Dead => BodyFault {
+                refusal: Refusal::IdleTimeout,
+                error_type: ErrorType::ConnectionReadTimeout,
+                detail: "the connection is dead: nothing came, and no PING was answered".into(),
+            },
+            Fate::Flooded => {
+                let detail = "the destination keeps the connection busy with frames that carry nothing";
+                BodyFault::new(Refusal::ResponseRefused, detail)
+            }
         })
     }
 

@@ -11,12 +11,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 
 use super::STREAMS_UNTOLD;
-use super::connection::Gate;
+use super::connection::{Fate, Gate};
 use super::liveness::Liveness;
 use super::pace::{Pace, Paced};
 
-/// Reads and writes what can be read and written, until the connection has ended: by its peer, by silence, or because
-/// nobody holds it any more.
+/// Reads and writes what can be read and written, until the connection has ended: by its peer, by silence, by saying too
+/// much, or because nobody holds it any more.
 pub(super) struct Drive<S: AsyncRead + AsyncWrite + Unpin> {
     pub(super) connection: client::Connection<Paced<S>, Bytes>,
     pub(super) liveness: Option<Liveness>,
@@ -37,6 +37,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Drive<S> {
         if Pin::new(&mut this.connection).poll(cx).is_ready() {
             return Poll::Ready(());
         }
+        if this.pace.is_flooded() {
+            this.gate.end(Fate::Flooded);
+            return Poll::Ready(());
+        }
         let streams_max = this.connection.max_concurrent_send_streams();
         if streams_max != this.streams_max {
             this.streams_max = streams_max;
@@ -46,7 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Drive<S> {
         let is_busy = this.gate.is_busy();
         let is_dead = this.liveness.as_mut().map_or(Poll::Pending, |it| it.poll(cx, this.pace.read(), is_busy));
         // Dropping the connection ends its streams and closes its socket.
-        is_dead.map(|()| this.gate.die())
+        is_dead.map(|()| this.gate.end(Fate::Dead))
     }
 }
 

@@ -1,15 +1,19 @@
-//! A socket that is read so much at a time, and says how much was read.
+//! A socket that is read so much at a time, and says what was read.
 //!
 //! Frames without a body (interim answers, resets) are bounded by no window. A task that reads all that there is would
-//! pile them up before those whom they are for get to run.
+//! pile them up before those whom they are for get to run. How many of them there may be is the meter's matter
+//! (`meter.rs`).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::meter::Meter;
 
 /// Bytes that are read before others have their turn: four frames of the usual size.
 const TURN_BYTES: usize = 64 << 10;
@@ -19,6 +23,9 @@ const TURN_BYTES: usize = 64 << 10;
 pub(super) struct Pace {
     left: AtomicUsize,
     read: AtomicU64,
+    /// For what was sent, and not given to the meter yet.
+    earned: AtomicU64,
+    is_flooded: AtomicBool,
 }
 
 impl Pace {
@@ -31,6 +38,16 @@ impl Pace {
     pub(super) fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
+
+    /// Something was sent that the peer may say so many frames to.
+    pub(super) fn earn(&self, frames: u64) {
+        self.earned.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// Whether it has said more than it may. Nothing more is read then.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.is_flooded.load(Ordering::Relaxed)
+    }
 }
 
 /// The socket.
@@ -38,16 +55,21 @@ impl Pace {
 pub(super) struct Paced<S> {
     stream: S,
     pace: Arc<Pace>,
+    meter: Meter,
 }
 
 impl<S> Paced<S> {
     pub(super) fn new(stream: S, pace: Arc<Pace>) -> Self {
-        Self { stream, pace }
+        Self { stream, pace, meter: Meter::new(Instant::now()) }
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Nobody is woken: whoever polls the connection looks right after.
+        if self.meter.is_flooded() {
+            return Poll::Pending;
+        }
         let left = self.pace.left.load(Ordering::Relaxed);
         if left == 0 {
             cx.waker().wake_by_ref();
@@ -58,6 +80,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         let read = buf.filled().len() - before;
         self.pace.left.store(left.saturating_sub(read), Ordering::Relaxed);
         self.pace.read.fetch_add(read as u64, Ordering::Relaxed);
+        if read > 0 {
+            let earned = self.pace.earned.swap(0, Ordering::Relaxed);
+            self.meter.feed(&buf.filled()[before..], earned, Instant::now());
+            self.pace.is_flooded.store(self.meter.is_flooded(), Ordering::Relaxed);
+        }
         polled
     }
 }

@@ -14,6 +14,8 @@ use hyper::body::Body;
 use super::INFORMATIONAL_MAX;
 use super::connection::{Connection, Gate};
 use super::fault::{self, Ended};
+use super::meter::{PIECE_EARNS, REQUEST_EARNS};
+use super::pace::Pace;
 use crate::Refusal;
 use crate::forward::body::BodyFault;
 use crate::forward::request;
@@ -38,6 +40,8 @@ struct Outgoing {
     to: SendStream<Bytes>,
     body: Upload,
     piece: Bytes,
+    /// Bytes.
+    sent: u64,
 }
 
 enum Answer {
@@ -55,7 +59,8 @@ impl Stream {
         // An error is one of the request's form, or the connection ended in this moment: nothing was begun either way.
         let (answer, to) =
             sender.send_request(head, is_whole).map_err(|error| NotBegun::Fault(fault::of(&error).fault))?;
-        let upload = (!is_whole).then(|| Outgoing { to, body, piece: Bytes::new() });
+        let upload = (!is_whole).then(|| Outgoing { to, body, piece: Bytes::new(), sent: 0 });
+        seat.share().pace.earn(REQUEST_EARNS);
         let gate = Arc::clone(&seat.share().gate);
         Ok(Self { upload, is_cut: false, answer: Answer::Awaited(answer), informational: 0, gate, seat })
     }
@@ -68,7 +73,7 @@ impl Stream {
     /// Sends of the body what the peer takes. Whether something went.
     pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(outgoing) = &mut self.upload else { return false };
-        let (went, is_over) = outgoing.poll(cx);
+        let (went, is_over) = outgoing.poll(cx, &self.seat.share().pace);
         if is_over {
             self.is_cut = !outgoing.piece.is_empty();
             self.upload = None;
@@ -150,7 +155,7 @@ impl Stream {
 
 impl Outgoing {
     /// Whether something went, and whether this is over.
-    fn poll(&mut self, cx: &mut Context<'_>) -> (bool, bool) {
+    fn poll(&mut self, cx: &mut Context<'_>, pace: &Pace) -> (bool, bool) {
         let mut went = false;
         loop {
             // Whoever resets the stream wants no more of it, and may have answered all the same. It is asked at each turn,
@@ -161,7 +166,10 @@ impl Outgoing {
             if self.piece.is_empty() {
                 match Pin::new(&mut self.body).poll_frame(cx) {
                     Poll::Pending => return (went, false),
-                    Poll::Ready(Some(Ok(frame))) => self.piece = frame.into_data().unwrap_or_default(),
+                    Poll::Ready(Some(Ok(frame))) => {
+                        self.piece = frame.into_data().unwrap_or_default();
+                        pace.earn(PIECE_EARNS);
+                    }
                     // The tally knows why. The peer is told that the rest does not come.
                     Poll::Ready(Some(Err(_))) => {
                         self.to.send_reset(Reason::CANCEL);
@@ -182,6 +190,10 @@ impl Outgoing {
             let piece = self.piece.split_to(room.min(self.piece.len()));
             let is_last = self.piece.is_empty() && self.body.is_end_stream();
             went = true;
+            // By what went and not by how often: a window that is opened a byte at a time earns nothing by it.
+            let whole = (self.sent + piece.len() as u64) / 1024 - self.sent / 1024;
+            self.sent += piece.len() as u64;
+            pace.earn(whole * PIECE_EARNS);
             if self.to.send_data(piece, is_last).is_err() || is_last {
                 return (went, true);
             }

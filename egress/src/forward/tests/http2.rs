@@ -2,6 +2,7 @@
 
 mod bodies;
 mod calls;
+mod floods;
 mod frames;
 mod heads;
 mod limits;
