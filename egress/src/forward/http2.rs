@@ -53,9 +53,12 @@ const SEND_BUFFER_BYTES: usize = 64 << 10;
 const STREAMS_UNTOLD: usize = usize::MAX - 1;
 /// Answers before the answer (1xx) of one stream; they are passed over. Few servers send two.
 const INFORMATIONAL_MAX: u32 = 32;
-/// How long a connection with calls on it may be silent before it is asked for a sign of life. A provider that thinks
-/// for a minute is asked thrice.
-const PING_AFTER: Duration = Duration::from_secs(15);
+/// How long a connection with calls on it may be silent before it is asked for a sign of life. Most answers have begun
+/// by then.
+const PING_AFTER: Duration = Duration::from_secs(60);
+/// How often it is asked while nothing of an answer comes. Servers of gRPC allow one PING in five minutes, overlook two
+/// more, and end the connection at the third (`too_many_pings`); they count anew when they send a head or data.
+const PINGS_MAX: u32 = 2;
 /// How long a sign of life may take. Without one, the connection is dead: the calls on it need not wait for their own
 /// times, and the next ones are not put on it.
 const PONG_WITHIN: Duration = Duration::from_secs(10);

@@ -48,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Drive<S> {
             this.changed.notify_waiters();
         }
         let is_busy = this.gate.is_busy();
-        let is_dead = this.liveness.as_mut().map_or(Poll::Pending, |it| it.poll(cx, this.pace.read(), is_busy));
+        let is_dead = this.liveness.as_mut().map_or(Poll::Pending, |it| it.poll(cx, &this.pace, is_busy));
         // Dropping the connection ends its streams and closes its socket.
         is_dead.map(|()| this.gate.end(Fate::Dead))
     }

@@ -23,6 +23,7 @@ const TURN_BYTES: usize = 64 << 10;
 pub(super) struct Pace {
     left: AtomicUsize,
     read: AtomicU64,
+    answers: AtomicU64,
     /// For what was sent, and not given to the meter yet.
     earned: AtomicU64,
     is_flooded: AtomicBool,
@@ -37,6 +38,11 @@ impl Pace {
     /// Bytes so far.
     pub(super) fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    /// Frames of answers so far, which began.
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     /// Something was sent that the peer may say so many frames to.
@@ -82,7 +88,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         self.pace.read.fetch_add(read as u64, Ordering::Relaxed);
         if read > 0 {
             let earned = self.pace.earned.swap(0, Ordering::Relaxed);
-            self.meter.feed(&buf.filled()[before..], earned, Instant::now());
+            let answers = self.meter.feed(&buf.filled()[before..], earned, Instant::now());
+            self.pace.answers.fetch_add(answers, Ordering::Relaxed);
             self.pace.is_flooded.store(self.meter.is_flooded(), Ordering::Relaxed);
         }
         polled
