@@ -33,7 +33,7 @@ mod words;
 pub use book::{Book, Damage, Draft, Terms};
 pub use broken::Broken;
 pub use change::{At, Change, Entry, Policy};
-pub use check::{BookFound, check, check_machine};
+pub use check::{BookFound, check, check_machine, needs_pool};
 pub use document::{Document, Past};
 pub use metrics::RangesMetrics;
 pub use prefix::{Prefix, PrefixFault};

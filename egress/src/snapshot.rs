@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub rules: Arc<Rules>,
     /// Where calls leave from, by the pool's name; none where the kernel chooses.
     pub pools: HashMap<Box<str>, Arc<[ExitAddress]>>,
+    /// Whether calls leave from a pool or not at all, as exit ranges are published or have to be.
+    pub needs_pool: bool,
     /// Accounts at providers.
     pub connections: Connections,
     /// How TLS is spoken to destinations.
@@ -41,7 +43,12 @@ impl Snapshot {
     /// by it, and a provider sees one tenant come from one address.
     pub(crate) fn exit(&self, pool: Option<&str>, tenant: &TenantId) -> Result<Exit, No> {
         if self.pools.is_empty() {
-            return Ok(Exit::Unbound);
+            return if self.needs_pool {
+                let why = "there is no exit pool, and what the kernel would choose is in no published range";
+                Err(No::new(Refusal::ExitUnavailable, why))
+            } else {
+                Ok(Exit::Unbound)
+            };
         }
         let name = pool.unwrap_or(DEFAULT_POOL);
         let addresses = self.pools.get(name).filter(|addresses| !addresses.is_empty());
@@ -90,6 +97,30 @@ mod tests {
     fn places(pool: &[(Option<Ipv4Addr>, Option<Ipv6Addr>)]) -> Vec<usize> {
         let tenant = |nth: usize| TenantId::parse(&format!("tenant-{nth}")).unwrap();
         (0..10_000).map(|nth| exit_of(pool.iter().copied(), &tenant(nth)).unwrap()).collect()
+    }
+
+    #[test]
+    fn without_a_pool_the_kernel_chooses_only_where_nothing_is_published() {
+        let mut snapshot = Snapshot {
+            settings: Settings::of(&config::Egress::default()),
+            names: Names::new("edge", None).unwrap(),
+            policy: Policy::default(),
+            rules: Arc::new(Rules {
+                table: Arc::new(outbound::AddressTable::shipped()),
+                own: outbound::Own::default(),
+                nat64: Vec::new(),
+            }),
+            pools: HashMap::new(),
+            needs_pool: false,
+            connections: Connections::default(),
+            tls: TlsClient::new(&outbound::Roots::of_the_system().unwrap(), None, &[]).unwrap(),
+        };
+        let acme = TenantId::parse("acme").unwrap();
+        assert!(matches!(snapshot.exit(None, &acme), Ok(Exit::Unbound)));
+        snapshot.needs_pool = true;
+        for pool in [None, Some("eu")] {
+            assert_eq!(snapshot.exit(pool, &acme).unwrap_err().refusal, Refusal::ExitUnavailable);
+        }
     }
 
     #[test]

@@ -152,6 +152,7 @@ impl WayOut {
                 nat64: Vec::new(),
             }),
             pools: HashMap::new(),
+            needs_pool: true,
             connections: Connections::default(),
             tls: tls.clone(),
         };
@@ -460,6 +461,7 @@ impl Loader {
             policy: compiled.policy(ids),
             rules: Arc::new(compiled.vetting(own)),
             pools,
+            needs_pool: ranges::needs_pool(&appliance.egress, &self.shelf.found()),
             connections: Connections::new(connections),
             tls: speaking(&self.tls, appliance.egress.http2),
         }));

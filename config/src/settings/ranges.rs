@@ -15,7 +15,7 @@ settings! {
         book: PathBuf = "/var/lib/tidegate/state/egress-ranges.book".into(),
             shown(path(), "`egress-ranges.book` in `tenants.state_directory`"), restart,
             "One machine needs no other place. Where configuration is managed, name a file beside this one, so that every node publishes the same.";
-        /// Whether the appliance refuses to let calls out where there is no book. Where there is one, every exit address has to be in a range of it that is active or draining, whatever this says.
+        /// Whether the appliance refuses to let calls out where there is no book. Where there is one, every exit address has to be in a range of it that is active or draining, and there has to be a pool, whatever this says.
         required: bool = false, Flag, live,
             "Before the first range is announced there is nothing to hold anybody to. Set it afterwards: then a book that is lost is a fault and not a freedom.";
         /// Addresses on which the published document is served, and nothing else.

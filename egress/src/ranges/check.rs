@@ -29,6 +29,11 @@ pub fn check(egress: &Egress, file: &Path, found: &BookFound, table: &AddressTab
     }
     let mut faults = private(egress, file, table);
     let uses = Uses::of(egress);
+    if needs_pool(egress, found) && egress.pool.is_empty() {
+        let message = "there is no [[egress.pool]], and without one calls leave from whatever address the kernel chooses, \
+                       which is published nowhere: add a pool, with private = true if no provider is to see it";
+        faults.push(Fault::error(file, "egress.pool", message));
+    }
     match found {
         BookFound::Good(published) => faults.extend(uses.iter().filter_map(|used| {
             let why = published.covers(&used.pool, used.address).err()?;
@@ -62,6 +67,12 @@ pub fn check(egress: &Egress, file: &Path, found: &BookFound, table: &AddressTab
         }
     }
     faults
+}
+
+/// Whether no call leaves but from an address of a pool: what the kernel chooses, nobody has published. A book that
+/// cannot be read is one, too.
+pub fn needs_pool(egress: &Egress, found: &BookFound) -> bool {
+    egress.ranges.required || !matches!(found, BookFound::None)
 }
 
 /// Every address of a pool that no call can leave from on this machine. `is_here` says whether one can.

@@ -318,8 +318,17 @@ fn no_address_is_left_from_that_is_not_published() {
     );
     assert_eq!(said(&default("{ v4 = \"10.0.0.7\" }"), none), "");
     assert!(said("[egress.ranges]\nrequired = true\n", none).contains("egress.ranges.required: there is no book"));
+    // Without a pool the kernel chooses, and nobody has published that.
+    let unpooled = "egress.pool: there is no [[egress.pool]]";
+    let required = "[egress.ranges]\nrequired = true\n";
+    assert!(said("", &found).contains(unpooled) && said(required, &found).contains(unpooled));
+    assert!(said(required, none).contains(unpooled));
+    assert_eq!(said("", none), "");
+    let off = config::Egress { enabled: false, ..config::Egress::default() };
+    assert!(check(&off, Path::new("tidegate.toml"), &found, &table).is_empty());
     let faulty = BookFound::Faulty("/x/book:3: is no change".into());
-    assert!(said("", &faulty).contains("egress.ranges.book: /x/book:3: is no change"));
+    let text = said("", &faulty);
+    assert!(text.contains("egress.ranges.book: /x/book:3: is no change") && text.contains(unpooled), "{text}");
     let retired = try_to(&sample(), retire(ONE), day(90), &PLAIN()).unwrap();
     let retired = BookFound::Good(Published::of(retired).unwrap().into());
     assert!(said(&default("{ v4 = \"93.184.216.7\" }"), &retired).contains("was retired at"));

@@ -135,6 +135,7 @@ impl Rig {
             policy: Policy::new(Arc::new(everybody), tenants),
             rules: Arc::new(rules),
             pools: HashMap::new(),
+            needs_pool: false,
             connections: tidegate_egress::Connections::new(provider.map(connection_to)),
             tls: TlsClient::new(&roots_of(provider), None, &[Alpn::Http2, Alpn::Http11]).unwrap(),
         };
