@@ -62,8 +62,9 @@ pub(crate) enum EgressRanges {
     /// Check published documents: signature, validity, and that each continues the one before
     #[command(
         after_help = "Name them from old to new. The signature of FILE is FILE.sig. Without --key the key beside the\n\
-                            first document is taken, which proves only that they belong together.\n\n\
-                            Exit codes: 0 they are right, 1 they are not, 3 could not tell.\n\n\
+                            first document is taken, which shows only that they belong together and proves nothing:\n\
+                            the exit code is never 0 then.\n\n\
+                            Exit codes: 0 they are right, 1 they are not or there is no --key, 3 could not tell.\n\n\
                             Examples:\n  tidegate egress ranges verify egress-ranges.json --key pinned.pem\n  \
                             tidegate egress ranges verify egress-ranges/6.json egress-ranges.json --key pinned.pem"
     )]

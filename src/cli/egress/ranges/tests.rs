@@ -230,7 +230,16 @@ fn what_is_exported_is_checked_by_whoever_gets_it() {
     let (exit, said) = verify(&[&path("egress-ranges/1.json"), &path("egress-ranges.json"), "--key", &pinned]);
     assert_eq!(exit, Exit::Yes, "{said}");
     assert!(said.contains("version 2") && said.contains("1 active"), "{said}");
-    assert!(verify(&[&path("egress-ranges.json")]).1.contains("pin it"));
+    // The key beside it is whatever the sender put there: it proves nothing.
+    let (exit, said) = verify(&[&path("egress-ranges.json")]);
+    assert!(exit == Exit::No && said.starts_with("unproven: ") && said.contains("proves nothing"), "{said}");
+    let told = |words: &[&str]| {
+        let (_, said) = verify(&[&[&path("egress-ranges.json"), "--json"], words].concat());
+        serde_json::from_str::<Value>(said.lines().next().unwrap()).unwrap()
+    };
+    let (bare, pinned_told) = (told(&[]), told(&["--key", &pinned]));
+    assert_eq!((&bare["ok"], &bare["pinned"]), (&false.into(), &false.into()));
+    assert_eq!((&pinned_told["ok"], &pinned_told["pinned"]), (&true.into(), &true.into()));
     let (exit, said) = verify(&[&path("egress-ranges/2.json"), &path("egress-ranges/1.json"), "--key", &pinned]);
     assert!(exit == Exit::No && said.contains("is version 1, and version 2 was checked before it"), "{said}");
     fs::write(path("egress-ranges.json"), "{}").unwrap();

@@ -23,9 +23,6 @@ pub(super) fn run(args: &RangesVerify, shell: &mut Shell<'_>) -> Outcome {
     let key = PublicKey::parse(&text).map_err(|fault| {
         Failure::failed(format_args!("{} {fault}", shown(&key_path)), "name the public key with --key")
     })?;
-    if args.key.is_none() {
-        shell.out.remark("the key is the one beside the document; pin it and name it with --key");
-    }
     let now = At::of_unix_ms(shell.clock.unix_ms());
     let mut before: Option<Checked> = None;
     for (path, left) in args.documents.iter().zip((0..args.documents.len()).rev()) {
@@ -43,7 +40,9 @@ pub(super) fn run(args: &RangesVerify, shell: &mut Shell<'_>) -> Outcome {
             }
             Err(fault) => {
                 if args.form.json {
-                    shell.out.json(&json!({ "ok": false, "file": shown(path), "message": fault.to_string() }))?;
+                    let (file, pinned) = (shown(path), args.key.is_some());
+                    let message = fault.to_string();
+                    shell.out.json(&json!({ "ok": false, "pinned": pinned, "file": file, "message": message }))?;
                 } else {
                     shell.out.line(format_args!("no: {}: {fault}", shown(path)))?;
                 }
@@ -51,19 +50,35 @@ pub(super) fn run(args: &RangesVerify, shell: &mut Shell<'_>) -> Outcome {
             }
         }
     }
-    Ok(Exit::Yes)
+    if args.key.is_none() {
+        // Whoever sent the document put that key beside it: a yes would be theirs.
+        shell.out.remark(format_args!("{UNPROVEN}; pin the key, and name it with --key"));
+    }
+    Ok(Exit::yes_if(args.key.is_some()))
 }
+
+const UNPROVEN: &str = "the key is the one beside the document: they belong together, and that proves nothing";
 
 fn say(path: &Path, checked: &Checked, args: &RangesVerify, shell: &mut Shell<'_>) -> Outcome<()> {
     let document = &checked.document;
-    let (serial, valid_until) = (document.serial, document.valid_until);
+    let (serial, valid_until, is_pinned) = (document.serial, document.valid_until, args.key.is_some());
     if args.form.json {
-        let file = shown(path);
-        return shell.out.json(&json!({ "ok": true, "file": file, "serial": serial, "validUntil": valid_until }));
+        let mut said = json!({
+            "ok": is_pinned,
+            "pinned": is_pinned,
+            "file": shown(path),
+            "serial": serial,
+            "validUntil": valid_until,
+        });
+        if !is_pinned && let Some(said) = said.as_object_mut() {
+            said.insert("message".into(), UNPROVEN.into());
+        }
+        return shell.out.json(&said);
     }
     let count = |state| document.prefixes.iter().filter(|range| range.state == state).count();
     let states = egress::ranges::State::ALL.map(|state| format!("{} {state}", count(state))).join(", ");
-    shell.out.line(format_args!("ok: {}: version {serial}, valid until {valid_until}: {states}", shown(path)))
+    let word = if is_pinned { "ok" } else { "unproven" };
+    shell.out.line(format_args!("{word}: {}: version {serial}, valid until {valid_until}: {states}", shown(path)))
 }
 
 fn with_sig(path: &Path) -> PathBuf {
