@@ -133,6 +133,12 @@ impl Book {
         self.entries.last()
     }
 
+    /// The key that signed the last version, and with it every line before: each version's document holds the digest of
+    /// the line before it.
+    pub fn signer(&self) -> Option<PublicKey> {
+        self.last().and_then(|last| PublicKey::parse(last.key.as_bytes()).ok())
+    }
+
     /// The number of the last version; 0 where there is none.
     pub fn serial(&self) -> u64 {
         self.entries.len() as u64

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::book::Book;
 use super::broken::CHANGES_MAX;
 use super::change::Entry;
+use crate::caller::PublicKey;
 use crate::state_file;
 
 /// Far more than a full book of the longest entries has.
@@ -56,6 +57,63 @@ pub enum NotChanged<E> {
     Book(BookFault),
     /// Whoever makes the change.
     Made(E),
+}
+
+/// Why a book of another machine is not taken over.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// It is another one, or an older one.
+    #[error("{0}")]
+    GoesBack(String),
+    /// Nobody has signed anything in it.
+    #[error("holds no version")]
+    Empty,
+    /// There is no book here whose key it could go by.
+    #[error("is signed by {signer}, and nothing here says whether that is the right key")]
+    Unpinned {
+        /// Whose it is.
+        signer: PublicKey,
+    },
+    /// It is not that of the key that was named.
+    #[error("is signed by {signer}, and not by {pinned}")]
+    OtherKey {
+        /// Whose it is.
+        signer: PublicKey,
+        /// Whose it was to be.
+        pinned: PublicKey,
+    },
+    /// It goes over to another key than that of the book here.
+    #[error("is signed by {signer}, and the one that is known by {known}")]
+    NewKey {
+        /// Whose it is.
+        signer: PublicKey,
+        /// Whose the book here is.
+        known: PublicKey,
+    },
+}
+
+impl NotTaken {
+    /// What to do about it.
+    pub fn next(&self) -> &'static str {
+        match self {
+            Self::GoesBack(_) | Self::Empty => "a book is written in one place; find out which one is the right one",
+            Self::Unpinned { .. } => "name the public key with --key, as it came by a channel that you trust",
+            Self::OtherKey { .. } => "whoever wrote it has not the key that you trust: ask where the book is written",
+            Self::NewKey { .. } => {
+                "ask where the book is written, by a channel that you trust; if the key was changed there, name the \
+                 new one with --key, and say --new-key"
+            }
+        }
+    }
+}
+
+/// What of a key whoever takes a book over has said.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Trust {
+    /// It has to be signed by this one; needed where no book is here.
+    pub key: Option<PublicKey>,
+    /// And that may be another one than signed the book here.
+    pub new_key: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -139,16 +197,32 @@ pub fn change<E>(path: &Path, make: impl FnOnce(Option<Book>) -> Result<Book, E>
     Ok(after)
 }
 
-/// Takes over a book that was written elsewhere, if it is the one that is here and what came after.
+/// Takes over a book that was written elsewhere, if it is the one that is here and what came after, and the same key's.
+/// Every line names the key that it was signed with: that a book is whole says nothing of whose it is.
 ///
 /// # Errors
-/// It is another book, or an older one, or the file here cannot be read.
-pub fn take_over(path: &Path, book: &Book) -> Result<(), NotChanged<String>> {
-    let change = change(path, |before| match before {
-        Some(before) if !book.continues(&before) => Err(goes_back(&before, book)),
-        Some(_) | None => Ok(book.clone()),
-    });
-    change.map(drop)
+/// It is another book, or an older one, or another key's; or the file here cannot be read.
+pub fn take_over(path: &Path, book: &Book, trust: Trust) -> Result<(), NotChanged<NotTaken>> {
+    change(path, |before| may_take(before.as_ref(), book, trust).map(|()| book.clone())).map(drop)
+}
+
+fn may_take(before: Option<&Book>, book: &Book, trust: Trust) -> Result<(), NotTaken> {
+    if let Some(before) = before.filter(|before| !book.continues(before)) {
+        return Err(NotTaken::GoesBack(goes_back(before, book)));
+    }
+    let signer = book.signer().ok_or(NotTaken::Empty)?;
+    let known = before.and_then(Book::signer);
+    match trust.key {
+        Some(pinned) if pinned != signer => return Err(NotTaken::OtherKey { signer, pinned }),
+        None if known.is_none() => return Err(NotTaken::Unpinned { signer }),
+        // Nobody says that it may be another key without saying which.
+        None | Some(_) => {}
+    }
+    let may_change = trust.new_key && trust.key.is_some();
+    match known.filter(|known| *known != signer && !may_change) {
+        Some(known) => Err(NotTaken::NewKey { signer, known }),
+        None => Ok(()),
+    }
 }
 
 /// How a book is not what comes after the one that is known.

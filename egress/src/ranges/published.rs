@@ -157,6 +157,17 @@ impl Published {
     }
 }
 
+/// How a book is another key's than the one that is known, and what to do.
+fn other_key(known: &Book, book: &Book) -> String {
+    let named = |book: &Book| book.signer().map_or_else(|| "no key".to_owned(), |key| key.to_string());
+    format!(
+        "is signed by {}, and what is published by {}: put back a copy; or, if the key was changed on purpose, start \
+         this node again, and it takes the new one",
+        named(book),
+        named(known)
+    )
+}
+
 /// Days before the end of a document's validity from which on somebody should renew it.
 const RENEW_DAYS: i64 = 14;
 
@@ -237,6 +248,10 @@ impl Shelf {
             (Ok(None), Some(_)) => Some(format!("{}: was taken away", self.path.display())),
             (Ok(Some(book)), Some(known)) if !book.continues(known.book()) => {
                 Some(format!("{}: {}", self.path.display(), file::goes_back(known.book(), &book)))
+            }
+            // Each line names its own key, so that anybody could continue a book with theirs.
+            (Ok(Some(book)), Some(known)) if book.signer() != known.book().signer() => {
+                Some(format!("{}: {}", self.path.display(), other_key(known.book(), &book)))
             }
             (Ok(Some(book)), known) => {
                 let is_new = known.as_ref().is_none_or(|known| *known.book() != book);

@@ -6,9 +6,9 @@ use std::path::Path;
 use outbound::AddressTable;
 use proptest::prelude::*;
 
-use super::file::{self, BookFault, NotChanged};
+use super::file::{self, BookFault, NotChanged, NotTaken, Trust};
 use super::*;
-use crate::caller::SigningKey;
+use crate::caller::{PublicKey, SigningKey};
 use crate::state_file;
 
 const NOW: u64 = 1_764_424_000_000;
@@ -455,7 +455,52 @@ fn a_node_takes_what_comes_after_and_nothing_else() {
     put(&file::to_bytes(&sample()).unwrap());
     assert_eq!((serial(&shelf), shelf.alarms(day(41)).len()), ((6, false), 0));
     assert!(shelf.alarms(day(210))[0].contains("tidegate egress ranges renew"));
-    assert!(file::take_over(&path, &four).is_err() && file::take_over(&path, &sample()).is_ok());
+    let trust = Trust::default();
+    assert!(file::take_over(&path, &four, trust).is_err() && file::take_over(&path, &sample(), trust).is_ok());
+}
+
+/// The sample, renewed with another key.
+fn renewed_by(key: &SigningKey) -> Book {
+    let table = AddressTable::shipped();
+    let (policy, uses) = (POLICY, &Uses::default());
+    let terms = Terms { at: day(50), force: false, reason: None, policy, uses, table: &table };
+    sample().draft(Change::Renew, terms).unwrap().sign(key)
+}
+
+#[test]
+fn a_book_goes_over_to_another_key_only_where_somebody_says_so() {
+    let directory = unwritten();
+    let path = directory.path().join("book");
+    let stranger = SigningKey::generate().unwrap().0;
+    let (ours, theirs) = (key().public(), stranger.public());
+    let after = renewed_by(&stranger);
+    assert!(after.continues(&sample()), "that it continues ours says nothing of whose it is");
+    let take =
+        |book: &Book, key: Option<PublicKey>, new_key: bool| match file::take_over(&path, book, Trust { key, new_key })
+        {
+            Ok(()) => None,
+            Err(NotChanged::Made(why)) => Some(why),
+            Err(NotChanged::Book(fault)) => panic!("{fault}"),
+        };
+    assert_eq!(take(&sample(), None, false), Some(NotTaken::Unpinned { signer: ours }));
+    assert_eq!(take(&sample(), Some(theirs), true), Some(NotTaken::OtherKey { signer: ours, pinned: theirs }));
+    assert!(file::read(&path).unwrap().is_none());
+    assert_eq!(take(&sample(), Some(ours), false), None);
+    assert_eq!(take(&sample(), None, false), None, "from here on the book says whose it is");
+    let refused = Some(NotTaken::NewKey { signer: theirs, known: ours });
+    for (key, new_key) in [(None, false), (Some(theirs), false), (None, true)] {
+        assert_eq!(take(&after, key, new_key), refused);
+    }
+    assert_eq!(take(&after, Some(ours), true), Some(NotTaken::OtherKey { signer: theirs, pinned: ours }));
+    assert_eq!(file::read(&path).unwrap().unwrap(), sample());
+    // A node that runs stays with the key that it knows, and says what to do; one that is started has none to go by.
+    let shelf = Shelf::open(&path);
+    assert_eq!(take(&after, Some(theirs), true), None);
+    shelf.look();
+    let fault = shelf.fault().unwrap();
+    assert!(fault.contains(&theirs.to_string()) && fault.contains("start this node again"), "{fault}");
+    assert_eq!(shelf.current().unwrap().book(), &sample());
+    assert_eq!(Shelf::open(&path).current().unwrap().book(), &after);
 }
 
 /// What may happen, as somebody would say it who never saw the code.

@@ -56,8 +56,14 @@ pub(crate) enum EgressRanges {
     )]
     Export(RangesExport),
     /// Take over a book that was written on another machine, if it continues the one that is here
-    #[command(after_help = "Exit codes: 0 taken over, 1 it does not continue the one that is here, 3 could not.\n\n\
-                            Example:\n  tidegate egress ranges import egress-ranges.book")]
+    #[command(
+        after_help = "Where no book is here yet, --key is needed. A node that runs takes a book of another key when it is\n\
+                            started again.\n\n\
+                            Exit codes: 0 taken over, 1 it does not continue the one that is here or is another key's, 3 could not.\n\n\
+                            Examples:\n  tidegate egress ranges import egress-ranges.book --key pinned.pem\n  \
+                            tidegate egress ranges import egress-ranges.book\n  \
+                            tidegate egress ranges import egress-ranges.book --key new.pem --new-key"
+    )]
     Import(RangesImport),
     /// Check published documents: signature, validity, and that each continues the one before
     #[command(
@@ -165,6 +171,12 @@ pub(crate) struct RangesImport {
     /// The other machine's book
     #[arg(value_name = "FILE")]
     pub(crate) book: PathBuf,
+    /// The public key that it has to be signed by, PEM or `ed25519:…` in a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// That key may be another one than signed the book that is here
+    #[arg(long, requires = "key")]
+    pub(crate) new_key: bool,
     #[command(flatten)]
     pub(crate) file: ConfigFile,
     #[command(flatten)]

@@ -129,9 +129,11 @@ impl Asked {
         }
         let until = valid_until.map_or_else(String::new, |until| until.to_string());
         shell.out.line(format_args!("version {serial}, valid until {until}"))?;
-        shell.out.remark(
-            "nodes that have this book publish it within a second; `tidegate egress ranges export` writes it for others",
-        );
+        shell.out.remark(if self.new_key {
+            "nodes that run stay with the key that they know: start them again, also this one"
+        } else {
+            "nodes that have this book publish it within a second; `tidegate egress ranges export` writes it for others"
+        });
         Ok(Exit::Yes)
     }
 }

@@ -1,6 +1,6 @@
 //! What the book holds, and a book of another machine.
 
-use egress::ranges::file::{self, NotChanged};
+use egress::ranges::file::{self, NotChanged, Trust};
 use egress::ranges::{At, Document, Range, State};
 use serde_json::json;
 
@@ -10,6 +10,7 @@ use super::super::super::exit::{Exit, Outcome};
 use super::super::super::out::Tone;
 use super::super::super::settings;
 use super::super::super::table::{Cell, Table};
+use super::verify::public_key;
 use super::{book, shown};
 
 pub(super) fn list(args: &RangesRead, shell: &mut Shell<'_>) -> Outcome {
@@ -97,14 +98,15 @@ pub(super) fn import(args: &RangesImport, shell: &mut Shell<'_>) -> Outcome {
     let path = settings::appliance(&args.file.config)?.egress.ranges.book;
     let missing = || super::Failure::failed(format_args!("{} is not there", shown(&args.book)), "name another book");
     let other = book(&args.book)?.ok_or_else(missing)?;
-    match file::take_over(&path, &other) {
+    let key = args.key.as_deref().map(public_key).transpose()?;
+    match file::take_over(&path, &other, Trust { key, new_key: args.new_key }) {
         Ok(()) => {}
         Err(NotChanged::Made(why)) => {
             if args.form.json {
-                shell.out.json(&json!({ "ok": false, "message": why }))?;
+                shell.out.json(&json!({ "ok": false, "message": why.to_string(), "next": why.next() }))?;
             } else {
                 shell.out.line(format_args!("no: {} {why}", shown(&args.book)))?;
-                shell.out.remark("next: a book is written in one place; find out which one is the right one");
+                shell.out.remark(format_args!("next: {}", why.next()));
             }
             return Ok(Exit::No);
         }

@@ -278,7 +278,15 @@ fn a_book_is_carried_to_another_machine_and_never_back() {
     yes(&one, &["announce", ONE]);
     let book = |files: &Files| root(files).join("state/egress-ranges.book");
     let import = |from: &Path| ranges(&other, &["import", from.to_str().unwrap()]);
-    assert_eq!(import(&book(&one)).exit, Exit::Yes);
+    let import_by = |key: &Path, more: &[&str]| {
+        let words = ["import", book(&one).to_str().unwrap(), "--key", key.to_str().unwrap()].map(str::to_owned);
+        ranges(&other, &[&words.each_ref().map(String::as_str)[..], more].concat())
+    };
+    let pem = root(&one).join("pinned.pem");
+    fs::write(&pem, yes(&one, &["key"])).unwrap();
+    let unpinned = import(&book(&one));
+    assert!(unpinned.exit == Exit::No && unpinned.remarks.contains("--key"), "{}", unpinned.remarks);
+    assert_eq!(import_by(&pem, &[]).exit, Exit::Yes);
     let old = root(&one).join("old.book");
     fs::copy(book(&one), &old).unwrap();
     yes(&one, &["activate", ONE]);
@@ -291,4 +299,16 @@ fn a_book_is_carried_to_another_machine_and_never_back() {
     );
     assert_eq!(fs::read(book(&one)).unwrap(), fs::read(book(&other)).unwrap());
     assert_eq!(import(Path::new("/nonexistent")).exit, Exit::Failed);
+    // Another key's continuation of it is taken where somebody names that key, and says that it is a new one.
+    fs::remove_file(root(&one).join("state/egress-ranges.key.pem")).unwrap();
+    let new = root(&one).join("new.pem");
+    fs::write(&new, yes(&one, &["key", "--make"])).unwrap();
+    yes(&one, &["renew", "--new-key"]);
+    let refused = import(&book(&one));
+    assert!(refused.exit == Exit::No && refused.remarks.contains("--new-key"), "{}", refused.remarks);
+    assert_eq!(import_by(&new, &[]).exit, Exit::No);
+    assert_eq!(import_by(&pem, &["--new-key"]).exit, Exit::No);
+    let keyless = ranges(&other, &["import", book(&one).to_str().unwrap(), "--new-key"]);
+    assert_eq!(keyless.exit, Exit::Usage);
+    assert_eq!(import_by(&new, &["--new-key"]).exit, Exit::Yes);
 }

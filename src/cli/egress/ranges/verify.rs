@@ -19,10 +19,7 @@ const SMALL_BYTES_MAX: u64 = 16 << 10;
 pub(super) fn run(args: &RangesVerify, shell: &mut Shell<'_>) -> Outcome {
     let beside = || args.documents.first().map(|first| first.with_file_name("egress-ranges.pub.pem"));
     let key_path = args.key.clone().or_else(beside).unwrap_or_default();
-    let text = read(&key_path, SMALL_BYTES_MAX)?;
-    let key = PublicKey::parse(&text).map_err(|fault| {
-        Failure::failed(format_args!("{} {fault}", shown(&key_path)), "name the public key with --key")
-    })?;
+    let key = public_key(&key_path)?;
     let now = At::of_unix_ms(shell.clock.unix_ms());
     let mut before: Option<Checked> = None;
     for (path, left) in args.documents.iter().zip((0..args.documents.len()).rev()) {
@@ -79,6 +76,12 @@ fn say(path: &Path, checked: &Checked, args: &RangesVerify, shell: &mut Shell<'_
     let states = egress::ranges::State::ALL.map(|state| format!("{} {state}", count(state))).join(", ");
     let word = if is_pinned { "ok" } else { "unproven" };
     shell.out.line(format_args!("{word}: {}: version {serial}, valid until {valid_until}: {states}", shown(path)))
+}
+
+/// The public key of a file.
+pub(super) fn public_key(path: &Path) -> Outcome<PublicKey> {
+    PublicKey::parse(&read(path, SMALL_BYTES_MAX)?)
+        .map_err(|fault| Failure::failed(format_args!("{} {fault}", shown(path)), "name the public key with --key"))
 }
 
 fn with_sig(path: &Path) -> PathBuf {
