@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use super::book::{Book, sha256};
 use super::change::At;
 use super::check::BookFound;
 use super::document::Document;
-use super::file;
+use super::file::{self, BookFault};
 use super::prefix::Prefix;
 use super::range::{Range, State};
 use crate::caller::PublicKey;
@@ -180,17 +180,27 @@ const NAMED_MAX: usize = 20;
 pub struct Shelf {
     path: PathBuf,
     good: ArcSwapOption<Published>,
+    /// Held by whoever looks: one reads at a time.
+    looking: Mutex<()>,
+    /// Held for a moment: readyz and metrics ask.
     seen: Mutex<Seen>,
     changes: watch::Sender<u64>,
     /// Configured addresses that calls do not leave from because of the book.
     unpublished: Mutex<Vec<String>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Seen {
     version: Option<Version>,
     fault: Option<String>,
+    /// How many more looks pass before the same file is read again; none: only another one is. What is damaged stays so,
+    /// and is large. It is read twice, though: whoever writes in place may have been in the middle, within one tick of
+    /// the clock that tells versions apart. A disk that failed is asked again.
+    looks_left: Option<u8>,
 }
+
+/// Five seconds.
+const LOOKS_UNTIL_READ_AGAIN: u8 = 20;
 
 impl Shelf {
     /// Looks at the file of a book, which need not be there.
@@ -198,6 +208,7 @@ impl Shelf {
         let shelf = Self {
             path: path.to_owned(),
             good: ArcSwapOption::empty(),
+            looking: Mutex::default(),
             seen: Mutex::default(),
             changes: watch::Sender::new(0),
             unpublished: Mutex::default(),
@@ -213,7 +224,7 @@ impl Shelf {
 
     /// What is wrong with the file, if anything is.
     pub fn fault(&self) -> Option<String> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).fault.clone()
+        self.seen().fault.clone()
     }
 
     /// What configuration is judged by.
@@ -235,15 +246,30 @@ impl Shelf {
         keep_looking(self, "exit ranges", Self::look).await;
     }
 
-    /// Looks once: reads the file again if it is another one.
+    /// Looks once: reads the file again if it is another one. Whoever asks what is wrong meanwhile does not wait for it.
     pub fn look(&self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let version = Version::of(&self.path).ok().flatten();
-        if seen.fault.is_none() && version == seen.version {
+        self.look_by(file::read);
+    }
+
+    /// The same, by what reads the file.
+    pub(super) fn look_by(&self, read: impl Fn(&Path) -> Result<Option<Book>, BookFault>) {
+        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only who looks changes this.
+        let before = self.seen().clone();
+        let found = Version::of(&self.path);
+        let is_told = found.is_ok();
+        let version = found.ok().flatten();
+        let is_same = version == before.version;
+        // Where the system does not say which file it is, reading says why.
+        if is_same && before.looks_left.map_or(is_told, |left| left > 0) {
+            let looks_left = before.looks_left.map(|left| left - 1);
+            self.seen().looks_left = looks_left;
             return;
         }
         let known = self.current();
-        let fault = match (file::read(&self.path), &known) {
+        let read = read(&self.path);
+        let is_io = matches!(read, Err(BookFault::Io { .. }));
+        let fault = match (read, &known) {
             (Ok(None), None) => None,
             (Ok(None), Some(_)) => Some(format!("{}: was taken away", self.path.display())),
             (Ok(Some(book)), Some(known)) if !book.continues(known.book()) => {
@@ -268,10 +294,19 @@ impl Shelf {
             }
             (Err(fault), _) => Some(fault.to_string()),
         };
-        if let Some(fault) = fault.as_ref().filter(|fault| seen.fault.as_ref() != Some(*fault)) {
+        if let Some(fault) = fault.as_ref().filter(|fault| before.fault.as_ref() != Some(*fault)) {
             tracing::error!(%fault, "the book of exit ranges cannot be taken; what was published stays");
         }
-        *seen = Seen { version, fault };
+        let looks_left = match &fault {
+            None => None,
+            Some(_) if is_io => Some(LOOKS_UNTIL_READ_AGAIN),
+            Some(_) => (!is_same).then_some(0),
+        };
+        *self.seen() = Seen { version, fault, looks_left };
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps which configured addresses calls do not leave from, for whoever asks what is wrong.

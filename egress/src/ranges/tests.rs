@@ -459,6 +459,43 @@ fn a_node_takes_what_comes_after_and_nothing_else() {
     assert!(file::take_over(&path, &four, trust).is_err() && file::take_over(&path, &sample(), trust).is_ok());
 }
 
+#[test]
+fn a_book_that_is_damaged_is_not_read_again_and_again_and_holds_up_nobody() {
+    let directory = unwritten();
+    let path = directory.path().join("book");
+    let shelf = std::sync::Arc::new(Shelf::open(&path));
+    let reads = std::cell::Cell::new(0);
+    let looks = |count: u32, broken_disk: bool| {
+        reads.set(0);
+        for _ in 0..count {
+            shelf.look_by(|path| {
+                reads.set(reads.get() + 1);
+                let (asked, told) = std::sync::mpsc::channel();
+                let other = std::sync::Arc::clone(&shelf);
+                std::thread::spawn(move || asked.send(other.fault()));
+                told.recv_timeout(std::time::Duration::from_secs(20)).expect("whoever asks meanwhile is told");
+                let source = std::io::Error::other("of the disk");
+                if broken_disk { Err(BookFault::Io { path: path.into(), source }) } else { file::read(path) }
+            });
+        }
+        reads.get()
+    };
+    state_file::replace(&path, b"nonsense\n").unwrap();
+    // A second time, in case that somebody was writing.
+    assert_eq!((looks(100, false), looks(100, false)), (2, 0));
+    assert!(shelf.fault().is_some());
+    state_file::replace(&path, &file::to_bytes(&sample()).unwrap()).unwrap();
+    assert_eq!((looks(100, false), shelf.fault()), (1, None));
+    // What is in order and older, or signed by another, is not folded again either.
+    state_file::replace(&path, &file::to_bytes(&sample().at(4).unwrap()).unwrap()).unwrap();
+    assert_eq!(looks(100, false), 2);
+    // A disk may get well without another version of the file.
+    state_file::replace(&path, &file::to_bytes(&sample()).unwrap()).unwrap();
+    assert_eq!(looks(1 + 2 * 21, true), 3);
+    assert!(shelf.fault().is_some());
+    assert_eq!((looks(21, false), shelf.fault()), (1, None));
+}
+
 /// The sample, renewed with another key.
 fn renewed_by(key: &SigningKey) -> Book {
     let table = AddressTable::shipped();
