@@ -37,7 +37,7 @@ pub use check::{BookFound, check, check_machine, needs_pool};
 pub use document::{Document, Past};
 pub use metrics::RangesMetrics;
 pub use prefix::{Prefix, PrefixFault};
-pub use published::{Page, Published, Shelf, Unpublished};
+pub use published::{Label, Page, Published, Shelf, Unpublished};
 pub use range::{Range, State};
 pub use serve::{PublicSite, bounds};
 pub use uses::Uses;

@@ -10,7 +10,7 @@ use data_encoding::BASE64;
 use tokio::sync::watch;
 
 use super::book::{Book, sha256};
-use super::change::At;
+use super::change::{At, Entry};
 use super::check::BookFound;
 use super::document::Document;
 use super::file::{self, BookFault};
@@ -40,9 +40,49 @@ pub struct Page {
 impl Page {
     fn new(name: String, media_type: &'static str, bytes: impl Into<Bytes>, modified: At, is_for_ever: bool) -> Self {
         let bytes = bytes.into();
-        let etag = format!("\"{}\"", sha256(&bytes).get(..32).unwrap_or_default());
+        let etag = etag_of(&sha256(&bytes));
         Self { name, media_type, bytes, etag, modified, is_for_ever }
     }
+
+    /// What is said of it beside its bytes.
+    pub fn label(&self) -> Label {
+        let Self { media_type, ref etag, modified, is_for_ever, .. } = *self;
+        Label { media_type, etag: etag.clone(), modified, is_for_ever }
+    }
+}
+
+/// What is said of a file to whoever does not need its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Its type.
+    pub media_type: &'static str,
+    /// Entity tag, quotes and all.
+    pub etag: String,
+    /// When this version was made.
+    pub modified: At,
+    /// Whether it is never another one.
+    pub is_for_ever: bool,
+}
+
+fn etag_of(sha256: &str) -> String {
+    format!("\"{}\"", sha256.get(..32).unwrap_or_default())
+}
+
+/// The version that a lasting name is of, and whether it is its signature.
+fn past(name: &str) -> Option<(u64, bool)> {
+    let file = name.strip_prefix("egress-ranges/")?;
+    let (serial, is_signature) = match file.strip_suffix(".json.sig") {
+        Some(serial) => (serial, true),
+        None => (file.strip_suffix(".json")?, false),
+    };
+    let number: u64 = serial.parse().ok()?;
+    // One way to write a number, so that a cache holds a version once.
+    (number.to_string() == serial).then_some((number, is_signature))
+}
+
+fn signature(entry: &Entry) -> Option<Page> {
+    let bytes = BASE64.decode(entry.signature.as_bytes()).ok()?;
+    Some(Page::new(format!("egress-ranges/{}.json.sig", entry.serial), BINARY, bytes, entry.at, true))
 }
 
 const JSON: &str = "application/json";
@@ -99,24 +139,36 @@ impl Published {
         &self.pages
     }
 
-    /// A file by its name relative to `/.well-known/`. That of an older version is made when it is asked for: a
-    /// millisecond for a full book.
+    /// What there is to say of a file without making it, by its name relative to `/.well-known/`.
+    pub fn label(&self, name: &str) -> Option<Label> {
+        if let Some(page) = self.pages.iter().find(|page| page.name == name) {
+            return Some(page.label());
+        }
+        let (serial, is_signature) = past(name)?;
+        let entry = self.entry(serial)?;
+        Some(if is_signature {
+            signature(entry)?.label()
+        } else {
+            let etag = etag_of(&entry.sha256);
+            Label { media_type: JSON, etag, modified: entry.at, is_for_ever: true }
+        })
+    }
+
+    /// A file by its name relative to `/.well-known/`. The document of an older version is made when it is asked for:
+    /// milliseconds for a full book.
     pub fn page(&self, name: &str) -> Option<Page> {
         if let Some(page) = self.pages.iter().find(|page| page.name == name) {
             return Some(page.clone());
         }
-        let file = name.strip_prefix("egress-ranges/")?;
-        let (serial, is_signature) = match file.strip_suffix(".json.sig") {
-            Some(serial) => (serial, true),
-            None => (file.strip_suffix(".json")?, false),
-        };
-        let number: u64 = serial.parse().ok()?;
-        // One way to write a number, so that a cache holds a version once.
-        if number.to_string() != serial {
-            return None;
+        let (serial, is_signature) = past(name)?;
+        if is_signature {
+            return signature(self.entry(serial)?);
         }
-        let [document, signature] = self.version(number)?;
-        Some(if is_signature { signature } else { document })
+        self.version(serial).map(|[document, _]| document)
+    }
+
+    fn entry(&self, serial: u64) -> Option<&Entry> {
+        self.book.entries().get(usize::try_from(serial.checked_sub(1)?).ok()?)
     }
 
     /// The document of a version and its signature, under their lasting names; none where there was no such version, or
@@ -128,12 +180,7 @@ impl Published {
         if sha256(&bytes) != entry.sha256 {
             return None;
         }
-        let signature = BASE64.decode(entry.signature.as_bytes()).ok()?;
-        let name = format!("egress-ranges/{serial}.json");
-        Some([
-            Page::new(name.clone(), JSON, bytes, entry.at, true),
-            Page::new(name + ".sig", BINARY, signature, entry.at, true),
-        ])
+        Some([Page::new(format!("egress-ranges/{serial}.json"), JSON, bytes, entry.at, true), signature(entry)?])
     }
 
     /// May calls of this pool leave from this address?

@@ -248,6 +248,38 @@ fn old_versions_stay_and_each_names_the_one_before() {
     }
 }
 
+#[tokio::test]
+async fn past_versions_are_made_once_and_not_for_those_who_need_no_bytes() {
+    let published = Published::of(sample()).unwrap();
+    for name in ["egress-ranges.txt", "egress-ranges/1.json", "egress-ranges/6.json", "egress-ranges/2.json.sig"] {
+        assert_eq!(published.label(name).unwrap(), published.page(name).unwrap().label(), "{name}");
+    }
+    assert_eq!(published.label("egress-ranges/0.json"), None);
+    assert_eq!(published.label("egress-ranges/7.json.sig"), None);
+    let many = (0..6).fold(sample(), |book, nth| try_to(&book, Change::Renew, day(50 + nth), &PLAIN()).unwrap());
+    let (published, directory) = (Published::of(many).unwrap(), unwritten());
+    let site = PublicSite::new(Shelf::open(&directory.path().join("book")).into());
+    let (site, published) = (&site, &published);
+    let get = async |serial: u64, head_only: bool| match site
+        .page(published, &format!("egress-ranges/{serial}.json"), head_only)
+        .await
+    {
+        serve::Found::Page(page) => Some(page.bytes),
+        serve::Found::Unmade | serve::Found::Nothing => None,
+    };
+    assert_eq!(get(1, true).await, None, "HEAD makes nothing");
+    let first = get(1, false).await.unwrap();
+    assert_eq!(first, published.version(1).unwrap()[0].bytes);
+    for head_only in [false, true] {
+        assert_eq!(get(1, head_only).await.unwrap().as_ptr(), first.as_ptr(), "it is the one that was made");
+    }
+    for serial in 2..=9 {
+        assert!(get(serial, false).await.is_some());
+    }
+    assert_eq!(get(1, true).await, None, "eight are kept");
+    assert!(get(2, true).await.is_some());
+}
+
 #[test]
 fn a_document_that_is_not_it_is_told_what_it_is() {
     let published = Published::of(sample()).unwrap();

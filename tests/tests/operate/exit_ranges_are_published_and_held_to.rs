@@ -130,6 +130,17 @@ async fn what_is_published_is_checked_with_public_tools() {
         [['93.184.216.0/24', 'DE', 'DE-BE', 'São Paulo', ''], ['2600:1f00:1234::/48', 'FR', '', '', '']]\n";
     assert_eq!(String::from_utf8_lossy(&read.stdout), expected, "{}", String::from_utf8_lossy(&read.stderr));
 
+    // A past version that nobody has asked for is not made for HEAD, so that nobody knows how long it is.
+    let past = format!("{ROOT}egress-ranges/2.json");
+    let (status, unmade, _) = ask(public, "HEAD", &past, "");
+    assert_eq!((status, field(&unmade, "content-length")), (200, ""), "{unmade}");
+    let known = format!("If-None-Match: {}\r\n", field(&unmade, "etag"));
+    assert_eq!(get(public, &past, &known).0, 304);
+    let (_, made, body) = get(public, &past, "");
+    assert_eq!(field(&made, "etag"), field(&unmade, "etag"));
+    let (_, again, _) = ask(public, "HEAD", &past, "");
+    assert_eq!(field(&again, "content-length"), body.len().to_string());
+
     // Old versions stay; what is exported is what is served.
     let (status, head, old) = page("egress-ranges/1.json");
     assert_eq!((status, field(&head, "cache-control")), (200, "public, max-age=31536000, immutable"));
