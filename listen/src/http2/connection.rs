@@ -74,6 +74,7 @@ pub(crate) async fn serve(transport: Transport, socket: Socket, open: &Open, str
         idle_by: None,
     };
     poll_fn(|cx| driver.poll(cx)).await;
+    driver.part().await;
 }
 
 fn codec(site: &Site, streams_max: u32) -> Builder {
@@ -167,8 +168,20 @@ impl Driver<'_> {
         Some(count)
     }
 
+    /// The connection is over. Whoever works on a stream of it sees that, as over HTTP/1.1, and has a moment to say what
+    /// became of it and to end what it holds: dropped, it could do neither.
+    async fn part(self) {
+        let Self { connection, mut streams, mut timer, site, peer, .. } = self;
+        // This is what breaks its streams.
+        drop(connection);
+        let parting = async { while streams.next().await.is_some() {} };
+        if let Err(Elapsed) = timer.within(site.settings.linger_timeout, parting).await {
+            tracing::debug!(%peer, left = streams.len(), "streams do not end with their connection");
+        }
+    }
+
     fn take(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
-        if self.streams.len() >= self.streams_max {
+        if self.streams.len() >= self.streams_max || matches!(self.state, State::Cut(_)) {
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
         let (parts, recv) = request.into_parts();
@@ -202,10 +215,9 @@ impl Driver<'_> {
     fn cut(&mut self, reason: Reason) -> bool {
         let is_first = !matches!(self.state, State::Cut(_));
         if is_first {
+            // Whoever cannot be believed is owed no answer: this breaks all streams.
             self.connection.abrupt_shutdown(reason);
             self.state = State::Cut(Instant::now() + self.site.settings.linger_timeout);
-            // Whoever cannot be believed is owed no answer.
-            self.streams.clear();
         }
         is_first
     }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use config::Listener;
 use h2::client::SendRequest;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use pingora_core::protocols::Stream as Socket;
 use rustls::pki_types::ServerName;
-use tokio::io::{DuplexStream, duplex};
+use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+use tokio::sync::mpsc;
 use tokio_rustls::client::TlsStream;
 
 use crate::observer::{Observer, Phase};
@@ -21,7 +22,7 @@ use crate::service::testing::Served;
 use crate::streams::{BoxFuture, PROXY, with};
 use crate::tls::tests::{Authority, parts};
 use crate::tls::{HTTP2, Tls, TlsBounds, TlsParts, TlsServer, VersionMin};
-use crate::{Exchange, Reply};
+use crate::{Answer, Exchange, Interrupted, Raw, Reply, Takeover};
 
 const STREAMS_MAX: u32 = 8;
 
@@ -90,6 +91,24 @@ impl Rig {
         let (client, connection) = h2::client::handshake(self.open().await).await.unwrap();
         (client, tokio::spawn(connection))
     }
+}
+
+/// Waits in a tunnel, or for an answer that never comes, and says when that begins and how it ends.
+fn end_seen<'a>(exchange: &'a mut Exchange, says: mpsc::UnboundedSender<&'static str>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        if exchange.head().form() == crate::Form::Authority {
+            let run = move |mut raw: Raw| async move {
+                says.send("begun").unwrap();
+                let read = raw.read_to_end(&mut Vec::new()).await;
+                says.send(if read.is_err() { "tunnel reset" } else { "tunnel ended" }).unwrap();
+            };
+            return Takeover::new(StatusCode::OK, HeaderMap::new(), run).into();
+        }
+        says.send("begun").unwrap();
+        let driven = exchange.drive(std::future::pending::<()>()).await;
+        says.send(if driven == Err(Interrupted::Gone) { "request gone" } else { "request ended" }).unwrap();
+        Answer::new(400).into()
+    })
 }
 
 fn get(uri: &str) -> Request<()> {

@@ -1,9 +1,8 @@
 //! What no client that keeps to the protocol sends.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 
 use super::*;
-use crate::Answer;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -144,6 +143,24 @@ async fn floods_of_what_gets_no_work_done_end_the_connection() {
         rig.served.gone().await;
         assert!(rig.counts.flooded.load(Ordering::SeqCst) <= 1, "{what}");
     }
+}
+
+#[tokio::test]
+async fn whoever_works_on_a_stream_sees_its_client_cut_off() {
+    let (says, mut said) = mpsc::unbounded_channel();
+    let rig = Rig::new(move |exchange| end_seen(exchange, says.clone()));
+    let mut hand = Hand::of(&rig).await;
+    let connect = fields(&[(":method", "CONNECT"), (":authority", "a.test:443")]);
+    hand.send(&[frame(HEADERS, END_HEADERS, 1, &connect), get_on(3)].concat()).await;
+    assert_eq!((said.recv().await.unwrap(), said.recv().await.unwrap()), ("begun", "begun"));
+    // A kind that nothing is said to, so that nobody has to read.
+    hand.send(&frame(0xee, 0, 0, &[]).repeat(2_000)).await;
+    assert_eq!(hand.code_of(GOAWAY).await.map(|(_, code)| code), Some(ENHANCE_YOUR_CALM));
+    drop(hand);
+    rig.served.gone().await;
+    let mut ends = [said.try_recv().unwrap(), said.try_recv().unwrap()];
+    ends.sort_unstable();
+    assert_eq!(ends, ["request gone", "tunnel reset"]);
 }
 
 #[tokio::test]

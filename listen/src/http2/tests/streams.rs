@@ -1,11 +1,10 @@
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method};
 use http_body::Frame;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
-use tokio::sync::mpsc;
+use tokio::io::{AsyncWriteExt, copy, split};
 
 use super::*;
 use crate::streams::{channel, collect, data};
-use crate::{Answer, BodyError, Interrupted, Raw, Streamed, Takeover};
+use crate::{BodyError, Streamed};
 
 /// Says what was asked, and the body behind it.
 fn tell(exchange: &mut Exchange) -> BoxFuture<'_, Reply> {
@@ -250,6 +249,24 @@ async fn a_client_that_resets_its_tunnel_has_not_ended_it() {
         let expected = if reset { Err(std::io::ErrorKind::ConnectionReset) } else { Ok(5) };
         assert_eq!(ended.recv().await.unwrap(), expected);
     }
+}
+
+#[tokio::test]
+async fn whoever_works_on_a_stream_sees_its_connection_end() {
+    let (says, mut said) = mpsc::unbounded_channel();
+    let rig = Rig::new(move |exchange| end_seen(exchange, says.clone()));
+    let (mut client, connection) = rig.client().await;
+    let (answer, mut out) = client.send_request(connect("a.test:443"), false).unwrap();
+    answer.await.unwrap();
+    out.send_data(Bytes::from_static(b"bytes"), false).unwrap();
+    let post = Request::post("http://a.test/").body(()).unwrap();
+    let (_answer, _body) = client.send_request(post, false).unwrap();
+    assert_eq!((said.recv().await.unwrap(), said.recv().await.unwrap()), ("begun", "begun"));
+    connection.abort();
+    rig.served.gone().await;
+    let mut ends = [said.try_recv().unwrap(), said.try_recv().unwrap()];
+    ends.sort_unstable();
+    assert_eq!(ends, ["request gone", "tunnel reset"]);
 }
 
 #[tokio::test]
