@@ -232,19 +232,21 @@ impl Driver<'_> {
             return Poll::Ready(true);
         }
         let settings = &self.site.settings;
-        if let Some(since) = self.meter.coming_since() {
-            let Elapsed = ready!(self.timer.poll_elapsed(since + settings.header_timeout, cx));
+        if self.streams.is_empty() {
+            let limit = if self.state == State::Serving { settings.idle_timeout } else { settings.linger_timeout };
+            self.idle_by.get_or_insert_with(|| Instant::now() + limit);
+        } else {
+            self.idle_by = None;
+        }
+        // What has half come holds up no other deadline: whoever drips would never be idle.
+        let whole_by = self.meter.coming_since().map(|since| since + settings.header_timeout);
+        let Some(by) = whole_by.into_iter().chain(self.idle_by).min() else { return Poll::Pending };
+        let Elapsed = ready!(self.timer.poll_elapsed(by, cx));
+        if self.idle_by != Some(by) {
             self.site.observer.timed_out(Phase::Header);
             self.cut(Reason::ENHANCE_YOUR_CALM);
             return Poll::Ready(true);
         }
-        if !self.streams.is_empty() {
-            self.idle_by = None;
-            return Poll::Pending;
-        }
-        let limit = if self.state == State::Leaving { settings.linger_timeout } else { settings.idle_timeout };
-        let by = *self.idle_by.get_or_insert_with(|| Instant::now() + limit);
-        let Elapsed = ready!(self.timer.poll_elapsed(by, cx));
         if self.state == State::Leaving {
             return Poll::Ready(false);
         }

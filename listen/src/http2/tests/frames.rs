@@ -200,6 +200,36 @@ async fn a_header_section_has_one_deadline_whatever_drips() {
     assert_eq!(rig.counts.headers.load(Ordering::SeqCst), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn whoever_drips_is_idle_all_the_same() {
+    let Listener { idle_timeout, linger_timeout, header_timeout, .. } = Listener::default();
+    for (drains, limit) in [(false, idle_timeout + linger_timeout), (true, linger_timeout)] {
+        let rig = Rig::new(no_content);
+        let (mut reading, mut writing) = tokio::io::split(Hand::of(&rig).await.0);
+        let began = tokio::time::Instant::now();
+        let dripping = tokio::spawn(async move {
+            // Each ends a frame in time, and begins another one.
+            let ping = frame(PING, 0, 0, &[0; 8]);
+            let mut half = ping[..3].to_vec();
+            for _ in 0..50 {
+                let _closed = writing.write_all(&half).await;
+                let _closed = writing.flush().await;
+                tokio::time::sleep(header_timeout - Duration::from_secs(1)).await;
+                half = [&ping[3..], &ping[..3]].concat();
+            }
+        });
+        if drains {
+            rig.served.drain();
+        }
+        let _ended = reading.read_to_end(&mut Vec::new()).await;
+        let took = began.elapsed();
+        assert!((limit..limit + Duration::from_secs(1)).contains(&took), "{took:?}, drains: {drains}");
+        dripping.abort();
+        rig.served.gone().await;
+        assert_eq!(rig.counts.headers.load(Ordering::SeqCst), 0);
+    }
+}
+
 #[tokio::test]
 async fn fields_that_break_the_protocol_break_their_stream() {
     let rig = Rig::new(no_content);
