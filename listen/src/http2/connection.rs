@@ -97,8 +97,9 @@ fn codec(site: &Site, streams_max: u32) -> Builder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Serving,
-    /// The client was told to open no more streams (GOAWAY). Those that there are go on.
-    Leaving,
+    /// The client was told to open no more streams (GOAWAY). Those that there are go on, and those that it opened before
+    /// it knew are taken until then. The codec takes them until it is told that the client knows, which may be never.
+    Leaving(Instant),
     /// All is over but the goodbye, which has until then.
     Cut(Instant),
 }
@@ -181,7 +182,12 @@ impl Driver<'_> {
     }
 
     fn take(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
-        if self.streams.len() >= self.streams_max || matches!(self.state, State::Cut(_)) {
+        let is_late = match self.state {
+            State::Serving => false,
+            State::Leaving(by) => Instant::now() >= by,
+            State::Cut(_) => true,
+        };
+        if is_late || self.streams.len() >= self.streams_max {
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
         let (parts, recv) = request.into_parts();
@@ -197,6 +203,8 @@ impl Driver<'_> {
             Ok(head) => Box::pin(serve_stream(Exchange::of_stream(stream, head, socket), self.open)),
             Err(fault) => Box::pin(refuse(stream, socket, fault, to_head)),
         });
+        // It may be answered before anybody looks at the time, and is none the less a sign of life.
+        self.idle_by = None;
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             self.leave();
@@ -205,7 +213,7 @@ impl Driver<'_> {
 
     fn leave(&mut self) {
         if self.state == State::Serving {
-            self.state = State::Leaving;
+            self.state = State::Leaving(Instant::now() + self.site.settings.linger_timeout);
             self.idle_by = None;
             self.connection.graceful_shutdown();
         }
@@ -247,7 +255,7 @@ impl Driver<'_> {
             self.cut(Reason::ENHANCE_YOUR_CALM);
             return Poll::Ready(true);
         }
-        if self.state == State::Leaving {
+        if self.state != State::Serving {
             return Poll::Ready(false);
         }
         self.site.observer.timed_out(Phase::Idle);

@@ -230,6 +230,33 @@ async fn whoever_drips_is_idle_all_the_same() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_hear_of_a_drain_opens_no_streams_for_ever() {
+    let linger = Listener::default().linger_timeout;
+    let rig = Rig::new(no_content);
+    let (mut reading, mut writing) = tokio::io::split(Hand::of(&rig).await.0);
+    rig.served.drain();
+    let began = tokio::time::Instant::now();
+    let opening = tokio::spawn(async move {
+        for at in 0..200 {
+            let _closed = writing.write_all(&get_on(2 * at + 1)).await;
+            let _closed = writing.flush().await;
+            tokio::time::sleep(linger / 4).await;
+        }
+    });
+    let mut all = Vec::new();
+    let _ended = reading.read_to_end(&mut all).await;
+    let took = began.elapsed();
+    assert!((linger..3 * linger).contains(&took), "{took:?}");
+    opening.abort();
+    rig.served.gone().await;
+    let refused = frame(RST_STREAM, 0, 0, &REFUSED_STREAM.to_be_bytes());
+    let is_refused = |part: &[u8]| part[..5] == refused[..5] && part[9..] == refused[9..];
+    assert!(all.windows(refused.len()).any(is_refused), "no stream was refused");
+    // The first of them was opened in time.
+    assert!(all.windows(9).any(|head| head[3] == HEADERS && head[5..] == [0, 0, 0, 1]), "no stream was answered");
+}
+
 #[tokio::test]
 async fn fields_that_break_the_protocol_break_their_stream() {
     let rig = Rig::new(no_content);
