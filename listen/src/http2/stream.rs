@@ -93,16 +93,16 @@ impl Stream {
         let Send::Head(respond) = &mut self.send else { return false };
         let mut head = Response::new(());
         (*head.status_mut(), *head.headers_mut()) = (status, headers);
-        self.meter.earn(HEAD_EARNS);
-        let sent = respond.send_response(head, last);
-        self.send = match sent {
-            Ok(send) if !last => Send::Body(send),
-            Ok(_) => Send::Over,
+        let send = match respond.send_response(head, last) {
+            Ok(send) => send,
             Err(error) => {
                 tracing::debug!(%error, "an answer's head could not be sent");
                 return false;
             }
         };
+        // What is answered after its client has reset it earns nothing.
+        self.meter.earn(HEAD_EARNS);
+        self.send = if last { Send::Over } else { Send::Body(send) };
         true
     }
 

@@ -115,6 +115,10 @@ impl Hand {
     }
 }
 
+fn reset_at_once(stream: u32) -> Vec<u8> {
+    [get_on(stream), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat()
+}
+
 fn no_content(_: &mut Exchange) -> BoxFuture<'_, Reply> {
     Box::pin(async { Answer::new(204).into() })
 }
@@ -127,22 +131,59 @@ async fn floods_of_what_gets_no_work_done_end_the_connection() {
         ("priority", |at| frame(PRIORITY, 0, 2 * at + 1, &[0, 0, 0, 0, 1])),
         ("window", |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
         ("unknown", |_| frame(0xee, 0, 0, &[])),
-        ("rapid reset", |at| {
-            let stream = 2 * at + 1;
-            [get_on(stream), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat()
-        }),
+    ] {
+        let rig = Rig::new(no_content);
+        let code = Hand::flood(&rig, next).await;
+        assert_eq!(code, Some(ENHANCE_YOUR_CALM), "{what}");
+        rig.served.gone().await;
+        assert_eq!(rig.counts.flooded.load(Ordering::SeqCst), 1, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn floods_that_the_codec_may_see_first_end_the_connection_too() {
+    for (what, next) in [
+        ("rapid reset", (|at| reset_at_once(2 * at + 1)) as fn(u32) -> Vec<u8>),
         ("empty data", |at| match at {
             0 => frame(HEADERS, END_HEADERS, 1, &fields(&ASK)),
             _ => frame(DATA, 0, 1, &[]),
         }),
     ] {
-        // An answer that never comes earns nothing.
-        let rig = Rig::new(|_| Box::pin(std::future::pending()));
-        let code = Hand::flood(&rig, next).await;
-        assert_eq!(code, Some(ENHANCE_YOUR_CALM), "{what}");
+        let rig = Rig::new(|exchange| {
+            Box::pin(async {
+                let _gone = exchange.drive(std::future::pending::<()>()).await;
+                Answer::new(204).into()
+            })
+        });
+        assert_eq!(Hand::flood(&rig, next).await, Some(ENHANCE_YOUR_CALM), "{what}");
         rig.served.gone().await;
         assert!(rig.counts.flooded.load(Ordering::SeqCst) <= 1, "{what}");
     }
+}
+
+/// As few at a time as the codec bears.
+#[tokio::test]
+async fn streams_that_are_reset_at_once_earn_nothing_by_their_answers() {
+    let rig = Rig::new(no_content);
+    let mut hand = Hand::of(&rig).await;
+    let mut open = (1..).step_by(2);
+    for _ in 0..200 {
+        let few: Vec<u8> = open.by_ref().take(10).flat_map(reset_at_once).collect();
+        hand.send(&[few, frame(PING, 0, 0, &[0; 8])].concat()).await;
+        loop {
+            match hand.next().await.expect("a word before the end") {
+                (PING, ..) => break,
+                (GOAWAY, _, _, payload) => {
+                    assert_eq!(payload[4..8], ENHANCE_YOUR_CALM.to_be_bytes());
+                    drop(hand);
+                    rig.served.gone().await;
+                    return assert_eq!(rig.counts.flooded.load(Ordering::SeqCst), 1);
+                }
+                _ => {}
+            }
+        }
+    }
+    panic!("2,000 streams were opened and reset, and nobody minded");
 }
 
 #[tokio::test]
