@@ -121,7 +121,9 @@ pub(crate) async fn serve(transport: Transport, mut socket: Socket, open: &Open)
         // An idle connection keeps room for all that may become of a request: what few need is boxed.
         let after = match reply {
             Reply::Answer(answer) => exchange.answer(answer, last).await,
-            Reply::Stream(streamed) => boxed(respond::stream(&mut exchange, streamed, last)).await,
+            Reply::Stream(streamed) => {
+                boxed(respond::stream(&mut exchange, streamed, last, site.settings.write_timeout)).await
+            }
             Reply::Takeover(takeover) => {
                 let running = boxed(takeover::hand_over(exchange, takeover)).await;
                 drop(busy);

@@ -347,6 +347,16 @@ impl Exchange {
         self.feed.as_mut().is_none_or(|feed| feed.stop_inviting())
     }
 
+    /// An answer begins that needs no more of the request: a stream gives it up. Its client has many streams, and decides
+    /// how long each of them waits for a window.
+    pub(crate) fn let_go(&mut self) {
+        let Source::Stream(stream) = &mut self.source else { return };
+        self.head = Head::new(Bytes::new(), HeadParts::default());
+        if !self.feed.as_ref().is_some_and(|feed| feed.is_wanted()) {
+            stream.let_go();
+        }
+    }
+
     /// Is everything of this message out of the way? A body that nobody wanted is, if all of it has arrived.
     pub(crate) fn consume_unread(&mut self) -> bool {
         match self.body {

@@ -59,6 +59,11 @@ impl Feed {
         self.fed
     }
 
+    /// Does anybody want the rest?
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.fed == Fed::Part && !self.pipe.is_reader_gone()
+    }
+
     /// Bytes that have been fed.
     pub(crate) fn bytes(&self) -> u64 {
         self.pace.bytes()

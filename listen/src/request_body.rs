@@ -181,6 +181,11 @@ impl Pipe {
         wake(reader);
     }
 
+    /// Will nobody ever take another part?
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        self.state().reader_gone
+    }
+
     fn has_ended_well(&self) -> bool {
         let state = self.state();
         state.parts.is_empty() && state.end == Some(Ok(()))

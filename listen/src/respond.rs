@@ -7,6 +7,7 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -23,8 +24,9 @@ use crate::wire::{self, Framing};
 /// What may wait to be written before the body is asked for more.
 const WAITING_BYTES: usize = 64 * 1024;
 
-/// Writes `streamed`, and says what may become of the connection.
-pub(crate) async fn stream(exchange: &mut Exchange, streamed: Box<Streamed>, last: bool) -> After {
+/// Writes `streamed`, of which the client may take nothing for as long as `limit`, and says what may become of the
+/// connection.
+pub(crate) async fn stream(exchange: &mut Exchange, streamed: Box<Streamed>, last: bool, limit: Duration) -> After {
     if !exchange.stop_inviting() {
         return After::Lost;
     }
@@ -42,11 +44,13 @@ pub(crate) async fn stream(exchange: &mut Exchange, streamed: Box<Streamed>, las
         outbox: Outbox::default(),
         given: 0,
         ending: None,
+        limit,
         write_by: None,
         next_by: None,
         fed: 0,
         end: streamed.end,
     };
+    exchange.let_go();
     let begun = exchange.source.put_head(&mut sending.outbox, streamed.status, &streamed.headers, framing, last);
     drop(streamed.headers);
     let how = if begun { poll_fn(|cx| sending.poll(exchange, cx)).await } else { Ending::ClientGone };
@@ -76,6 +80,8 @@ struct Sending {
     given: u64,
     /// How the body ended. What lies in the outbox is still written.
     ending: Option<Ending>,
+    /// How long the client may take nothing.
+    limit: Duration,
     /// When the client has to have taken something.
     write_by: Option<Instant>,
     /// When something has to have come of the body.
@@ -187,8 +193,7 @@ impl Sending {
         let fed = exchange.feed.as_ref().map_or(0, |feed| feed.bytes());
         let socket = &mut exchange.socket;
         if !self.outbox.is_out() {
-            let limit = socket.site.settings.write_timeout;
-            let by = *self.write_by.get_or_insert_with(|| Instant::now() + limit);
+            let by = *self.write_by.get_or_insert_with(|| Instant::now() + self.limit);
             return socket.timer.poll_elapsed(by, cx).map(|_| {
                 socket.site.observer.timed_out(Phase::Write);
                 Ending::ClientStalled

@@ -43,12 +43,12 @@ settings! {
         /// How long a body may be below its lowest rate at its start.
         body_rate_grace: Duration = seconds(5), Span(Duration::ZERO..=seconds(300)), restart,
             "A lost packet and its retransmissions take up to 3 s.";
-        /// How long a caller may take nothing of an answer that is there.
+        /// How long a caller may take nothing of an answer that is there. Over HTTP/2, a refusal has `header_timeout` if that is less.
         write_timeout: Duration = seconds(300), Span(100 * MS..=seconds(300)), restart,
             "Whoever works on a stream as it comes holds it up, for minutes at times; as `egress.limits.idle_timeout`.";
         /// Open connections, tunnels included.
         connections_max: u32 = 16_384, Count(1..=1_000_000), restart,
-            "Up to 32 KiB each as a tunnel that idles, 512 MiB for all. Raise the limit of open files with it: each call holds another one.";
+            "Up to 32 KiB each as a tunnel that idles, 512 MiB for all; over HTTP/2, as much for each of its streams as stands at `egress.tls.http2_streams_max`. Raise the limit of open files with it: each call holds another one.";
         /// Requests on one connection before it is closed.
         requests_per_connection_max: u32 = 10_000, Count(1..=4_294_967_295), restart,
             "Lets load balancers rebalance over nodes.";

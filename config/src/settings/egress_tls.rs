@@ -47,7 +47,7 @@ settings! {
             "Clients that can speak it share one connection for many calls; those that cannot do not ask.";
         /// Requests and tunnels under way on one connection of HTTP/2.
         http2_streams_max: u32 = 100, Count(1..=1000), restart,
-            "What RFC 9113 asks for at least. Each may hold up to 64 KiB that its destination does not take.";
+            "What RFC 9113 asks for at least. While its call runs, each may hold its header section (`header_bytes_max`), 192 KiB that its destination does not take and 128 KiB that its caller does not: 38 MiB for all of a connection. One that was refused holds neither head nor body.";
     }
 }
 

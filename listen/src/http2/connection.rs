@@ -7,8 +7,10 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
+use config::Listener;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use h2::server::{Builder, SendResponse};
@@ -270,9 +272,9 @@ async fn serve_stream(mut exchange: Exchange, open: &Open) {
     let site = exchange.site();
     let reply = handle(&site, &mut exchange).await;
     site.observer.answered(reply.status());
-    let streamed = match reply {
-        Reply::Answer(answer) => Box::new(Streamed::from(answer)),
-        Reply::Stream(streamed) => streamed,
+    let (streamed, limit) = match reply {
+        Reply::Answer(answer) => (Box::new(Streamed::from(answer)), whole_limit(&site.settings)),
+        Reply::Stream(streamed) => (streamed, site.settings.write_timeout),
         Reply::Takeover(takeover) => {
             let running = takeover::hand_over(exchange, takeover).await;
             drop(busy);
@@ -280,11 +282,18 @@ async fn serve_stream(mut exchange: Exchange, open: &Open) {
         }
     };
     // What is left of the request's body is not wanted any more: the codec says so when the stream is dropped.
-    let _after = respond::stream(&mut exchange, streamed, false).await;
+    let _after = respond::stream(&mut exchange, streamed, false, limit).await;
+}
+
+/// How long a client may take nothing of an answer that is there whole. Such an answer is small and nobody works on it as it
+/// comes, so whoever opens no window for it holds a stream for nothing: it has as long as for a request's head.
+fn whole_limit(settings: &Listener) -> Duration {
+    settings.write_timeout.min(settings.header_timeout)
 }
 
 /// Answers what is no request.
 async fn refuse(mut stream: Box<Stream>, mut socket: Socket, fault: Fault, to_head: bool) {
+    stream.let_go();
     let streamed = Streamed::from(refusal_of(&socket.site, socket.peer, fault));
     let framing = wire::Framing::of_answer(&streamed, to_head);
     let headers = wire::fields_of_stream(&streamed.headers, framing);
@@ -303,7 +312,7 @@ async fn refuse(mut stream: Box<Stream>, mut socket: Socket, fault: Fault, to_he
         }
         Poll::Ready(io::Result::Ok(()))
     });
-    let limit = socket.site.settings.write_timeout;
+    let limit = whole_limit(&socket.site.settings);
     match socket.timer.within(limit, sending).await {
         Ok(Ok(())) => {
             // A client that has gone needs none.

@@ -20,7 +20,8 @@ const PART_BYTES: usize = 64 * 1024;
 
 /// See the module's essay.
 pub(crate) struct Stream {
-    recv: RecvStream,
+    /// None once nobody wants more of it.
+    recv: Option<RecvStream>,
     send: Send,
     meter: Meter,
     resets: Resets,
@@ -37,30 +38,36 @@ enum Send {
 
 impl Stream {
     pub(super) fn new(recv: RecvStream, respond: SendResponse<Bytes>, meter: Meter, resets: Resets) -> Self {
-        Self { recv, send: Send::Head(respond), meter, resets, given: 0 }
+        Self { recv: Some(recv), send: Send::Head(respond), meter, resets, given: 0 }
     }
 
     /// Has all of the body been taken?
     pub(crate) fn is_done(&self) -> bool {
-        self.recv.is_end_stream()
+        self.recv.as_ref().is_none_or(RecvStream::is_end_stream)
+    }
+
+    /// Nobody wants more of the body: what lies here of it is dropped, and so is what comes.
+    pub(crate) fn let_go(&mut self) {
+        self.recv = None;
     }
 
     /// Has the client begun to send its body?
     pub(crate) fn has_begun(&mut self) -> bool {
-        self.given > 0 || self.recv.flow_control().used_capacity() > 0
+        self.given > 0 || self.recv.as_mut().is_some_and(|recv| recv.flow_control().used_capacity() > 0)
     }
 
     /// The next part of the body; None behind the last. The codec sees to `Content-Length`: a body of another length breaks
     /// the stream. Its window is moved by what is given away here, and by nothing else.
     pub(crate) fn poll_part(&mut self, cx: &mut Context<'_>, data_max: u64) -> Poll<Result<Option<Bytes>, Cut>> {
+        let Some(recv) = &mut self.recv else { return Poll::Ready(Ok(None)) };
         loop {
-            let Some(data) = ready!(self.recv.poll_data(cx)) else { return Poll::Ready(Ok(None)) };
+            let Some(data) = ready!(recv.poll_data(cx)) else { return Poll::Ready(Ok(None)) };
             let Ok(data) = data else { return Poll::Ready(Err(Cut::Gone)) };
             self.given += data.len() as u64;
             if self.given > data_max {
                 return Poll::Ready(Err(Cut::Refused(Refusal::BodyTooLarge)));
             }
-            if self.recv.flow_control().release_capacity(data.len()).is_err() {
+            if recv.flow_control().release_capacity(data.len()).is_err() {
                 return Poll::Ready(Err(Cut::Gone));
             }
             if !data.is_empty() {
@@ -139,7 +146,7 @@ impl Stream {
     /// What follows is a tunnel's. None where the head of its answer was not sent.
     pub(crate) fn into_tunnel(self) -> Option<Tunnel> {
         let Self { recv, send, meter, resets, .. } = self;
-        if let Send::Body(send) = send { Some(Tunnel::new(recv, send, meter, resets)) } else { None }
+        if let Send::Body(send) = send { Some(Tunnel::new(recv?, send, meter, resets)) } else { None }
     }
 }
 

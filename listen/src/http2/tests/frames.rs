@@ -242,6 +242,48 @@ async fn a_header_section_has_one_deadline_whatever_drips() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_waits_for_its_window_holds_nothing_of_its_request_and_does_not_wait_long() {
+    let (targets, mut said) = mpsc::unbounded_channel();
+    let settings = Listener { write_timeout: Duration::from_mins(5), ..Listener::default() };
+    let header_timeout = settings.header_timeout;
+    let rig = Rig::with(settings, move |exchange| {
+        targets.send(exchange.head().target_bytes()).unwrap();
+        Box::pin(async { Answer::new(407).with_body("text/plain", "who are you?").into() })
+    });
+    let mut hand = Hand::of(&rig).await;
+    hand.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).await;
+    let began = tokio::time::Instant::now();
+    let mut no_request = ASK;
+    no_request[3] = (":path", "/a\\b");
+    for at in 0..STREAMS_MAX {
+        // Every other one is refused before a handler sees it.
+        let ask = if at % 2 == 0 { ASK } else { no_request };
+        hand.send(&frame(HEADERS, END_HEADERS, 2 * at + 1, &fields(&ask))).await;
+        for length in [16_384, 16_384, 16_384, 16_383] {
+            hand.send(&frame(DATA, 0, 2 * at + 1, &vec![0; length])).await;
+        }
+    }
+    let (mut answered, mut ended, mut room) = (0, 0, 0);
+    while ended < STREAMS_MAX {
+        match hand.next().await.expect("the connection goes on") {
+            (HEADERS, ..) => answered += 1,
+            (RST_STREAM, ..) => ended += 1,
+            // The window of the connection is opened again, so nobody holds what has come through it.
+            (WINDOW_UPDATE, _, 0, by) if answered > 0 => room += u32::from_be_bytes(by.try_into().unwrap()),
+            _ => {}
+        }
+        if answered == STREAMS_MAX && ended == 0 {
+            while let Ok(target) = said.try_recv() {
+                assert!(target.is_unique(), "the head is still held");
+            }
+        }
+    }
+    let took = began.elapsed();
+    assert!((header_timeout..header_timeout + Duration::from_secs(1)).contains(&took), "{took:?}");
+    assert!(answered == STREAMS_MAX && room >= STREAMS_MAX / 2 * 65_535, "{room}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_drips_is_idle_all_the_same() {
     let Listener { idle_timeout, linger_timeout, header_timeout, .. } = Listener::default();
     for (drains, limit) in [(false, idle_timeout + linger_timeout), (true, linger_timeout)] {
