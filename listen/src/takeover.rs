@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
@@ -20,7 +21,7 @@ use crate::observer::Phase;
 use crate::source::Source;
 use crate::timer::Elapsed;
 use crate::transport::Transport;
-use crate::wire;
+use crate::{reset, wire};
 
 /// Whoever has taken a connection.
 pub(crate) type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -72,7 +73,11 @@ pub struct Raw {
     peer: SocketAddr,
     local: SocketAddr,
     draining: Draining,
+    broken: Broken,
 }
+
+/// Where a connection is put that shall be reset: whoever took it does not wait for that, its own task does.
+type Broken = Arc<Mutex<Option<Transport>>>;
 
 /// What a connection that was taken over is made of.
 enum Line {
@@ -80,6 +85,8 @@ enum Line {
     Whole(Bytes, Transport),
     /// One stream of a connection of HTTP/2.
     Stream(Box<Tunnel>),
+    /// It shall be reset, and is no more whoever's who took it.
+    Broken,
 }
 
 impl Raw {
@@ -87,7 +94,7 @@ impl Raw {
     pub fn arrived(&self) -> &[u8] {
         match &self.line {
             Line::Whole(arrived, _) => arrived,
-            Line::Stream(_) => &[],
+            Line::Stream(_) | Line::Broken => &[],
         }
     }
 
@@ -99,12 +106,15 @@ impl Raw {
         self.local
     }
 
-    /// The connection is about to be dropped, and shall end with a reset instead of a clean end: what the client got is
-    /// not whole. It ends cleanly where the system does not let us.
+    /// The connection is over, and shall end with a reset instead of a clean end: what the client got is not whole. What
+    /// was written by now is delivered first, for which there is as long as `linger_timeout` once whoever took the connection
+    /// has ended. It ends cleanly where the system does not let us.
     pub fn abort(&mut self) {
-        match &mut self.line {
-            Line::Whole(_, stream) => stream.abort(),
-            Line::Stream(tunnel) => tunnel.abort(),
+        if let Line::Stream(tunnel) = &mut self.line {
+            return tunnel.abort();
+        }
+        if let Line::Whole(_, stream) = std::mem::replace(&mut self.line, Line::Broken) {
+            *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
         }
     }
 
@@ -126,6 +136,7 @@ impl AsyncRead for Raw {
             Line::Whole(arrived, stream) if arrived.is_empty() => return Pin::new(stream).poll_read(cx, space),
             Line::Whole(arrived, _) => arrived,
             Line::Stream(tunnel) => return Pin::new(tunnel).poll_read(cx, space),
+            Line::Broken => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
         };
         let length = arrived.len().min(space.remaining());
         space.put_slice(&arrived[..length]);
@@ -143,6 +154,7 @@ impl AsyncWrite for Raw {
         match &mut self.get_mut().line {
             Line::Whole(_, stream) => Pin::new(stream).poll_write(cx, bytes),
             Line::Stream(tunnel) => Pin::new(tunnel).poll_write(cx, bytes),
+            Line::Broken => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
     }
 
@@ -154,6 +166,7 @@ impl AsyncWrite for Raw {
         match &mut self.get_mut().line {
             Line::Whole(_, stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Line::Stream(tunnel) => Pin::new(tunnel).poll_write_vectored(cx, slices),
+            Line::Broken => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
     }
 
@@ -165,6 +178,7 @@ impl AsyncWrite for Raw {
         match &mut self.get_mut().line {
             Line::Whole(_, stream) => Pin::new(stream).poll_flush(cx),
             Line::Stream(tunnel) => Pin::new(tunnel).poll_flush(cx),
+            Line::Broken => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
     }
 
@@ -172,6 +186,7 @@ impl AsyncWrite for Raw {
         match &mut self.get_mut().line {
             Line::Whole(_, stream) => Pin::new(stream).poll_shutdown(cx),
             Line::Stream(tunnel) => Pin::new(tunnel).poll_shutdown(cx),
+            Line::Broken => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
     }
 }
@@ -224,7 +239,16 @@ pub(crate) async fn hand_over(exchange: Exchange, takeover: Box<Takeover>) -> Ru
             Line::Stream(Box::new(tunnel))
         }
     };
-    let Socket { connections, peer, local, .. } = socket;
-    let draining = Draining::new(connections.draining());
-    (takeover.run)(Raw { line, peer, local, draining })
+    let Socket { connections, peer, local, site, .. } = socket;
+    let (draining, limit) = (Draining::new(connections.draining()), site.settings.linger_timeout);
+    let broken = Broken::default();
+    let running = (takeover.run)(Raw { line, peer, local, draining, broken: Arc::clone(&broken) });
+    Box::pin(async move {
+        running.await;
+        let broken = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(transport) = broken {
+            // Few end like this: what waits for it is not room that every tunnel keeps.
+            Box::pin(reset::once_delivered(transport, limit)).await;
+        }
+    })
 }

@@ -10,8 +10,6 @@ use pingora_core::protocols::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use crate::reset;
-
 /// See the module's essay.
 #[derive(Debug)]
 pub(crate) enum Transport {
@@ -26,14 +24,10 @@ impl Transport {
         matches!(self, Self::Tls(_))
     }
 
-    /// It is about to be dropped and shall end with a reset where the system lets us; TLS without a word of goodbye.
-    pub(crate) fn abort(&self) {
-        let socket = match self {
+    pub(crate) fn socket(&self) -> &Stream {
+        match self {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_ref().0,
-        };
-        if let Err(error) = reset::when_dropped(socket) {
-            tracing::debug!(%error, "a connection cannot be reset");
         }
     }
 }
