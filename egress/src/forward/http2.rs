@@ -55,7 +55,7 @@ const STREAMS_UNTOLD: usize = usize::MAX - 1;
 const INFORMATIONAL_MAX: u32 = 32;
 /// How long a connection with calls on it may be silent before it is asked for a sign of life. Most answers have begun
 /// by then.
-const PING_AFTER: Duration = Duration::from_secs(60);
+const PING_AFTER: Duration = Duration::from_mins(1);
 /// How often it is asked while nothing of an answer comes. Servers of gRPC allow one PING in five minutes, overlook two
 /// more, and end the connection at the third (`too_many_pings`); they count anew when they send a head or data.
 const PINGS_MAX: u32 = 2;

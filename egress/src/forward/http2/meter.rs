@@ -146,7 +146,7 @@ mod tests {
             frame(SETTINGS, 0, &[7; 18]),
             frame(PING, 0, &[7; 8]),
             frame(HEADERS, 4, &[7; 300]),
-            frame(DATA, 0, &[7; 70_000]),
+            frame(DATA, 0, &vec![7; 70_000]),
             frame(DATA, 0, &[]),
             frame(DATA, END_STREAM, &[]),
             // Padding and one byte; nothing but padding, twice; and that at the end.
