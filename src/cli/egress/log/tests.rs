@@ -147,7 +147,7 @@ fn nothing_from_outside_gets_past_its_place() {
     let id = record.correlation.to_string();
     let plain = log(&files, &["--correlation", &self::record(0).correlation.to_string()]);
     let lines = plain.answer.lines().count();
-    assert_eq!(lines, 3 + 18, "{}", plain.answer);
+    assert_eq!(lines, 3 + 19, "{}", plain.answer);
     for words in [&["--correlation", &id][..], &[], &["--json"]] {
         let ran = log(&files, words);
         assert!(ran.answer.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{:?}", ran.answer);
