@@ -297,7 +297,7 @@ async fn whoever_drips_is_idle_all_the_same() {
             for _ in 0..50 {
                 let _closed = writing.write_all(&half).await;
                 let _closed = writing.flush().await;
-                tokio::time::sleep(header_timeout - Duration::from_secs(1)).await;
+                tokio::time::sleep(header_timeout.saturating_sub(Duration::from_secs(1))).await;
                 half = [&ping[3..], &ping[..3]].concat();
             }
         });
