@@ -5,10 +5,10 @@ use std::process::Command;
 use rustix::process::Signal;
 use tidegate_tests::{Appliance, Node, endpoint, eventually, tenant};
 
-/// A certificate for 127.0.0.1 that vouches for itself, and its key, as `NAME.pem` and `NAME.key`.
+/// A certificate for 127.0.0.1 that vouches for itself and does not end soon, and its key, as `NAME.pem` and `NAME.key`.
 fn make(directory: &Path, name: &str) {
     let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"])
         .args(["-subj", "/CN=edge", "-addext", "subjectAltName=IP:127.0.0.1"])
         .args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.pem")])
         .current_dir(directory)
