@@ -157,16 +157,16 @@ settings! {
         response_bytes_max: u64 = GIB, Bytes(0..=1024 * GIB), live,
             "As for requests. A longer answer ends with an error that says so.";
         /// Bytes of an answer's header section.
-        header_bytes_max: u32 = 64 << 10, Bytes(KIB..=MIB), live,
+        header_bytes_max: u32 = 64 << 10, Bytes(KIB..=MIB), restart,
             "Twice what providers send; four times their usual bound.";
         /// Fields of an answer's header section.
-        header_count_max: u16 = 200, Count(8..=1000), live,
+        header_count_max: u16 = 200, Count(8..=1000), restart,
             "Twice what is taken of callers: some providers set dozens of cookies.";
         /// How long it may take to connect, over all addresses of a destination.
-        connect_timeout: Duration = seconds(10), Span(100 * MS..=seconds(120)), live,
+        connect_timeout: Duration = seconds(10), Span(100 * MS..=seconds(120)), restart,
             "Two lost packets are made up for within 7 s.";
         /// How long a TLS handshake may take.
-        tls_timeout: Duration = seconds(10), Span(100 * MS..=seconds(120)), live,
+        tls_timeout: Duration = seconds(10), Span(100 * MS..=seconds(120)), restart,
             "As for connecting.";
         /// From the end of the request to the head of the answer.
         first_byte_timeout: Duration = seconds(300), Span(100 * MS..=seconds(3600)), live,
@@ -190,10 +190,10 @@ settings! {
         redirects_max: u8 = 5, Count(0..=20), live,
             "Providers need one or two; browsers give up at 20.";
         /// How long a connection to a provider is kept for the next call.
-        reuse_timeout: Duration = seconds(55), Span(Duration::ZERO..=seconds(600)), live,
+        reuse_timeout: Duration = seconds(55), Span(Duration::ZERO..=seconds(600)), restart,
             "Providers and their load balancers close theirs after 60 s, most of them.";
         /// Connections to providers that are kept for the next call.
-        reuse_connections_max: u32 = 4_096, Count(0..=1_000_000), live,
+        reuse_connections_max: u32 = 4_096, Count(0..=1_000_000), restart,
             "About 30 KiB each with TLS, 128 MiB for all.";
         /// Part of the local ports that connections from one exit address to one destination may hold, in per cent. The range is the kernel's (`net.ipv4.ip_local_port_range`), read at start and at each reload.
         ports_percent_max: u8 = 95, Count(1..=100), live,
