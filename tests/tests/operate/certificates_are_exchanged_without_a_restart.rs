@@ -68,7 +68,8 @@ async fn certificates_are_exchanged_without_a_restart() {
     node.signal(Signal::HUP);
     eventually!(ask(directory, "two", port) == unknown);
     assert_eq!(ask(directory, "one", port), None);
-    assert!(!state(&node).await.contains("degraded"));
+    // The certificate is there a moment before the reload is over, which readyz tells of.
+    eventually!(!state(&node).await.contains("degraded"));
 
     // Half of a new one: the last good one stays, and it is said.
     exchange(directory, "three", "two");
@@ -82,7 +83,8 @@ async fn certificates_are_exchanged_without_a_restart() {
     exchange(directory, "three", "three");
     node.signal(Signal::HUP);
     eventually!(ask(directory, "three", port) == unknown);
-    assert!(!state(&node).await.contains("degraded"));
-    let failed = node.metrics().await;
-    assert!(failed.sum("tidegate_egress_listener_handshakes_failed_total", &["cause=\"server-certificate\""]) >= 2.0);
+    eventually!(!state(&node).await.contains("degraded"));
+    // Who hung up is counted when that is seen.
+    let counted = ("tidegate_egress_listener_handshakes_failed_total", ["cause=\"server-certificate\""]);
+    eventually!(node.metrics().await.sum(counted.0, &counted.1) >= 2.0);
 }
