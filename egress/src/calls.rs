@@ -206,14 +206,16 @@ mod tests {
     fn a_call_is_on_the_list_for_as_long_as_it_lasts() {
         use crate::forward::Tally;
         use crate::running::Carries;
-        use crate::{CorrelationId, Stage, Way};
+        use crate::{Asked, CorrelationId, Stage, Way};
         let calls = Arc::new(Calls::default());
         let max = CallsMax { node: 100, tenant: 100, caller: 100 };
         let shown = |nth: u64| {
             let who = Arc::new(caller("acme", "a"));
             let authority = outbound::Authority::with_port("api.example.com:443").unwrap();
             let id = CorrelationId::new(nth, domain::NodeId(1), [1; 8]);
-            calls.begin(&who, &max).unwrap().shown_as(Running::new(id, Way::Absolute, &who, None, authority))
+            let (method, scheme) = (http::Method::GET, outbound::Scheme::Https);
+            let asked = Asked { way: Way::Absolute, method, scheme, authority, path_and_query: "/".into() };
+            calls.begin(&who, &max).unwrap().shown_as(Running::new(id, &asked, &who, None))
         };
         let mut held: Vec<_> = (0..40).map(shown).collect();
         assert_eq!(calls.list().len(), 40);

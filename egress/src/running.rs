@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::forward::Tally;
 use crate::tunnel::Live;
-use crate::{About, Caller, CorrelationId, Way};
+use crate::{About, Asked, Caller, CorrelationId, Entry, Way};
 
 /// One call under way.
 #[derive(Debug)]
@@ -56,19 +56,14 @@ pub enum Stage {
 }
 
 impl Running {
-    pub(crate) fn new(
-        correlation: CorrelationId,
-        way: Way,
-        caller: &Arc<Caller>,
-        connection: Option<ConnectionId>,
-        authority: Authority,
-    ) -> Self {
+    /// One that begins, of a connection if of one.
+    pub(crate) fn new(correlation: CorrelationId, asked: &Asked, caller: &Arc<Caller>, of: Option<&Entry>) -> Self {
         Self {
             correlation,
-            way,
+            way: asked.way,
             caller: Arc::clone(caller),
-            connection,
-            authority,
+            connection: of.map(|entry| entry.connection.id().clone()),
+            authority: asked.authority.clone(),
             began: Instant::now(),
             exit: OnceLock::new(),
             carries: OnceLock::new(),

@@ -64,14 +64,7 @@ where
         // 3. What of it may travel, and has it been here before? And is there room for one more of this caller?
         let cleaned = headers::clean_request(fields_of(exchange.head())?, &asked, &node.names)?;
         let call = self.parts.calls.begin(&identified.caller, &node.settings.calls_max)?;
-        let connection = entry.as_ref().map(|entry| entry.connection.id().clone());
-        let call = call.shown_as(Running::new(
-            trace.correlation,
-            asked.way,
-            &identified.caller,
-            connection,
-            asked.authority.clone(),
-        ));
+        let call = call.shown_as(Running::new(trace.correlation, &asked, &identified.caller, entry.as_ref()));
 
         // 4. May it go there, and by which address? A caller who hangs up meanwhile stops the asking.
         let judging = self.judge(&node, &identified, &asked, trace);
