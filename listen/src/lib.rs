@@ -59,6 +59,7 @@ mod connection;
 mod drain;
 mod exchange;
 mod feed;
+pub mod frames;
 mod gate;
 mod handler;
 pub mod http;

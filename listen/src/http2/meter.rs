@@ -1,12 +1,7 @@
-//! Sees every frame of a client before the codec does, and counts those that get no work done.
+//! Sees every frame of a client before the codec does, and counts those that get no work done ([`frames`](crate::frames)).
 //!
 //! A stream costs its client nothing and us a call; a frame that opens none can still cost us an answer, a wake-up, a look
-//! through a table. The codec bounds what such frames make it hold, but not how many of them there may be: floods of PING,
-//! SETTINGS, PRIORITY, `WINDOW_UPDATE`, empty DATA and CONTINUATION (CVE-2019-9512 and its kin), and streams that are opened
-//! and reset at once (CVE-2023-44487) keep a processor busy for as long as somebody sends them. So a connection has an
-//! **allowance**: a burst, some more with time, and more for what is sent to it, since who is sent much has much to
-//! acknowledge. Every frame takes from it but DATA with something in it, which flow control bounds. Who has used it up is
-//! cut off.
+//! through a table. Who has used up the connection's allowance is cut off.
 //!
 //! It knows too since when a header section has been coming in, or any frame but DATA: the codec would wait for ever.
 
@@ -14,29 +9,19 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use crate::frames::{Allowance, CONTINUATION, DATA, END_HEADERS, Frames, HEADERS, Seen as Sight};
+
 /// The preface's bytes (RFC 9113, §3.4).
 const PREFACE_BYTES: usize = 24;
-/// A frame's head (RFC 9113, §4.1).
-const HEAD_BYTES: usize = 9;
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 /// At once: a client that opens a hundred streams, changes its mind about all of them, and does so again four times.
 const BURST: u32 = 1_000;
 /// And that much more each second: a ping or a change of a window every ten milliseconds.
 const EACH_SECOND: u32 = 100;
-/// SETTINGS may make us walk through all streams.
-const SETTINGS_COST: u32 = 4;
 /// For the head of an answer: the stream's own two frames, and two more that its client may have had to say.
 pub(super) const HEAD_EARNS: u32 = 4;
 /// For a part of a body: the windows of its stream and of the connection are moved for it.
@@ -53,13 +38,12 @@ impl Meter {
 
     /// Something was sent that the client may have to say something to.
     pub(super) fn earn(&self, frames: u32) {
-        let mut seen = self.seen();
-        seen.left = seen.left.saturating_add(frames).min(BURST);
+        self.seen().allowance.earn(frames.into());
     }
 
     /// Is the allowance used up? Nothing more is read then.
     pub(super) fn is_flooded(&self) -> bool {
-        self.seen().flooded
+        self.seen().allowance.is_used_up()
     }
 
     /// Since when something has been coming in that is not whole, and is no body's.
@@ -77,33 +61,21 @@ impl Meter {
 struct Seen {
     /// Of the preface, what has not come yet.
     preface: usize,
-    head: [u8; HEAD_BYTES],
-    /// Of that, what has come.
-    filled: usize,
-    /// Of the frame's payload, what has not come yet.
-    payload: usize,
-    kind: u8,
+    frames: Frames,
     /// A header section has begun and not ended.
     in_headers: bool,
     since: Option<Instant>,
-    left: u32,
-    refilled: Instant,
-    flooded: bool,
+    allowance: Allowance,
 }
 
 impl Seen {
     fn new(now: Instant) -> Self {
         Self {
             preface: PREFACE_BYTES,
-            head: [0; HEAD_BYTES],
-            filled: 0,
-            payload: 0,
-            kind: DATA,
+            frames: Frames::default(),
             in_headers: false,
             since: None,
-            left: BURST,
-            refilled: now,
-            flooded: false,
+            allowance: Allowance::new(BURST, EACH_SECOND, now),
         }
     }
 
@@ -112,70 +84,25 @@ impl Seen {
         if bytes.is_empty() {
             return;
         }
-        self.refill(now);
+        self.allowance.refill(now);
         let skipped = self.preface.min(bytes.len());
         self.preface -= skipped;
         bytes = &bytes[skipped..];
-        while !bytes.is_empty() {
-            if self.payload > 0 {
-                let taken = self.payload.min(bytes.len());
-                self.payload -= taken;
-                bytes = &bytes[taken..];
-                if self.payload == 0 {
-                    self.is_whole();
+        let Self { frames, in_headers, since, allowance, .. } = self;
+        frames.feed(bytes, |sight| match sight {
+            Sight::Begun(frame, cost) => {
+                if matches!(frame.kind, HEADERS | CONTINUATION) {
+                    *in_headers = !frame.has(END_HEADERS);
                 }
-                continue;
+                allowance.spend(cost);
             }
-            let taken = (HEAD_BYTES - self.filled).min(bytes.len());
-            self.head[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
-            self.filled += taken;
-            bytes = &bytes[taken..];
-            if self.filled == HEAD_BYTES {
-                self.filled = 0;
-                self.begin();
-            }
-        }
-        let is_part = self.filled > 0 || self.in_headers || self.payload > 0 && self.kind != DATA;
-        self.since = if is_part { self.since.or(Some(now)) } else { None };
-    }
-
-    /// A frame's head is there.
-    fn begin(&mut self) {
-        let [high, middle, low, kind, flags, ..] = self.head;
-        self.payload = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-        self.kind = kind;
-        if matches!(kind, HEADERS | CONTINUATION) {
-            self.in_headers = flags & END_HEADERS == 0;
-        }
-        let cost = match kind {
-            DATA if self.payload > 0 || flags & END_STREAM != 0 => 0,
-            SETTINGS => SETTINGS_COST,
-            _ => 1,
-        };
-        match self.left.checked_sub(cost) {
-            Some(left) => self.left = left,
-            None => self.flooded = true,
-        }
-        if self.payload == 0 {
-            self.is_whole();
-        }
-    }
-
-    /// A frame has come to its end. The next one is another matter, unless it goes on with a header section.
-    fn is_whole(&mut self) {
-        if !self.in_headers {
-            self.since = None;
-        }
-    }
-
-    fn refill(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.refilled);
-        let each = Duration::from_secs(1) / EACH_SECOND;
-        let earned = u32::try_from(passed.as_nanos() / each.as_nanos()).unwrap_or(u32::MAX);
-        if earned > 0 {
-            self.refilled += each.saturating_mul(earned);
-            self.left = self.left.saturating_add(earned).min(BURST);
-        }
+            Sight::OnlyPadding(cost) => allowance.spend(cost),
+            // The next one is another matter, unless it goes on with a header section.
+            Sight::Ended(_) if *in_headers => {}
+            Sight::Ended(_) => *since = None,
+        });
+        let is_part = frames.is_in_head() || *in_headers || frames.under_way().is_some_and(|frame| frame.kind != DATA);
+        *since = if is_part { since.or(Some(now)) } else { None };
     }
 }
 
@@ -233,7 +160,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::frames::{END_STREAM, PADDED, SETTINGS};
 
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     const PING: u8 = 6;
@@ -241,7 +171,7 @@ mod tests {
     fn frame(kind: u8, flags: u8, payload: usize) -> Vec<u8> {
         let length = u32::try_from(payload).unwrap().to_be_bytes();
         let mut frame = vec![length[1], length[2], length[3], kind, flags, 0, 0, 0, 1];
-        frame.resize(HEAD_BYTES + payload, 7);
+        frame.resize(9 + payload, 7);
         frame
     }
 
@@ -265,29 +195,33 @@ mod tests {
             for part in all.chunks(step) {
                 seen.feed(part, now);
             }
-            assert_eq!((seen.left, seen.since), (BURST - SETTINGS_COST - 4, None), "{step}");
+            assert_eq!((seen.allowance.left(), seen.since), (BURST - 8, None), "{step}");
         }
     }
 
     #[test]
-    fn an_allowance_comes_back_with_time_and_is_used_up_by_who_does_nothing_else() {
+    fn who_does_nothing_else_uses_the_allowance_up() {
         let now = Instant::now();
         let mut seen = Seen::new(now);
         seen.feed(PREFACE, now);
         for _ in 0..BURST {
             seen.feed(&frame(PING, 0, 8), now);
         }
-        assert!(!seen.flooded && seen.left == 0);
+        assert!(!seen.allowance.is_used_up());
         let later = now + Duration::from_secs(1);
         for _ in 0..EACH_SECOND {
             seen.feed(&frame(PING, 0, 8), later);
         }
-        assert!(!seen.flooded);
+        assert!(!seen.allowance.is_used_up());
         seen.feed(&frame(PING, 0, 8), later);
-        assert!(seen.flooded);
-        let mut idle = Seen::new(now);
-        idle.feed(PREFACE, now + Duration::from_hours(100_000));
-        assert_eq!(idle.left, BURST, "nobody saves up");
+        assert!(seen.allowance.is_used_up());
+        // Padding that flow control would let through for ever.
+        let mut padded = Seen::new(now);
+        padded.feed(PREFACE, now);
+        for _ in 0..=BURST {
+            padded.feed(&[0, 0, 1, DATA, PADDED, 0, 0, 0, 1, 0], now);
+        }
+        assert!(padded.allowance.is_used_up());
     }
 
     #[test]
