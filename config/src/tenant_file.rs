@@ -71,7 +71,7 @@ settings! {
         /// Its largest body.
         body_bytes_max: Option<Located<u64>> = None, Maybe(Placed(Bytes(1..=GIB))), live,
             "Without it, `gateway.body_bytes_max` of the appliance's file.";
-        /// Other places that it answers at: `/path` on every host that is served, or `host/path`.
+        /// Other places that it answers at: `/path` on every host that is served (`gateway.hosts`) and on no other, or `host/path`.
         aliases: Vec<Located<Alias>> = Vec::new(), List(Placed(alias::form()), 0..=64), live,
             "For URLs that providers already have; a new endpoint needs none.";
         /// The URL that its provider posts to, if it is not `gateway.public_url`: for schemes that sign the URL.

@@ -25,7 +25,7 @@ pub struct Snapshot {
     /// By id, which stands where it leads to: nine bytes for each.
     by_id: HashTable<Place>,
     hasher: RandomState,
-    /// By path; an alias without a host answers on every host, one with a host goes before it.
+    /// By path; an alias without a host answers on every host that is served, one with a host goes before it.
     aliases: Aliases,
     /// Endpoints of tenants whose file is faulty and has no good version: 503 and never 404.
     gone: HashSet<EndpointId>,
@@ -121,7 +121,8 @@ impl Snapshot {
     fn is_gone_alias(&self, host: &str, path: &str) -> bool {
         let named = |host: Option<&str>| Alias { host: host.map(Into::into), path: path.into() };
         !self.gone_aliases.is_empty()
-            && (self.gone_aliases.contains(&named(Some(host))) || self.gone_aliases.contains(&named(None)))
+            && (self.gone_aliases.contains(&named(Some(host)))
+                || self.gone_aliases.contains(&named(None)) && self.serves(host))
     }
 
     /// Is this host ours? The public URL's and those listed are; and so are bare addresses and `localhost`, under
@@ -160,7 +161,9 @@ impl Snapshot {
     fn alias(&self, host: &str, path: &str) -> Option<Place> {
         let at_path = self.aliases.get(path)?;
         let by_host = at_path.iter().find(|(of, _)| of.as_deref() == Some(host));
-        by_host.or_else(|| at_path.iter().find(|(of, _)| of.is_none())).map(|&(_, place)| place)
+        // Without a host of its own it answers where endpoints do, and not on a name that somebody else points here.
+        let on_ours = || at_path.iter().find(|(of, _)| of.is_none()).filter(|_| self.serves(host));
+        by_host.or_else(on_ours).map(|&(_, place)| place)
     }
 }
 

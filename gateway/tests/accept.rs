@@ -161,6 +161,17 @@ impl Bench {
         self.snapshot.store(Arc::new(read(&self.appliance, &self.presets)));
     }
 
+    /// Puts a file with a fault in force, and no good version of it.
+    fn break_file(&self) {
+        std::fs::write(self.directory.path().join("tenants/acme.toml"), format!("nonsense = 1\n{TENANT}")).unwrap();
+        let load: TenantsLoad<Arc<TenantEndpoints>> =
+            TenantFiles::without_state().load(&self.appliance, &MapEnvironment::default(), &mut |tenant| {
+                TenantEndpoints::new(tenant, &self.presets)
+            });
+        let (settings, limits) = (self.appliance.gateway.clone(), self.appliance.limits.clone());
+        self.snapshot.store(Arc::new(Snapshot::new(settings, limits, load.tenants, &load.unavailable)));
+    }
+
     /// What is held, once so many deliveries of it are on disk: holding is not waited for by the path.
     fn held(&self, count: usize) -> Vec<Held> {
         loop {
@@ -298,8 +309,22 @@ async fn aliases_answer_by_host_and_path() {
     assert_eq!(status(&bench.ask(at("/in/github", "old.example.com")).await), "202");
     assert_eq!(status(&bench.ask(at("/in/github", "OLD.example.com:443")).await), "202");
     assert_eq!(status(&bench.ask(at("/in/github", "hooks.example.com")).await), "404");
-    assert_eq!(status(&bench.ask(at("/everywhere", "any.example.net")).await), "202");
+    assert_eq!(status(&bench.ask(at("/everywhere", "hooks.example.com")).await), "202");
     assert_eq!(bench.stored().len(), 3);
+    // A name that is not served finds nothing, as it finds no endpoint by its id.
+    let unknown = bench.ask(at("/hooks/wh_nobody", "hooks.example.com")).await;
+    for (target, host) in [("/everywhere", "any.example.net"), ("/everywhere", "old.example.com")] {
+        let answer = bench.ask(at(target, host)).await;
+        assert_eq!(status(&answer), "404", "{host}: {answer}");
+        assert_eq!(without_date(&answer), without_date(&unknown));
+    }
+    assert_eq!(bench.stored().len(), 3);
+
+    // Nor does it where the tenant's file is faulty: 503 says that there was something.
+    bench.break_file();
+    assert_eq!(status(&bench.ask(at("/everywhere", "hooks.example.com")).await), "503");
+    assert_eq!(status(&bench.ask(at("/in/github", "old.example.com")).await), "503");
+    assert_eq!(status(&bench.ask(at("/everywhere", "any.example.net")).await), "404");
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ async fn an_alias_answers_by_host_and_path() {
     for (host, path) in [
         ("hooks.example.com", "/webhooks/github"),
         ("other.example.net", "/webhooks/github"),
+        ("other.example.net", "/anywhere"),
         ("old.example.net", "/webhooks/github/"),
         ("old.example.net", "/WEBHOOKS/github"),
         ("old.example.net", "/webhooks%2Fgithub"),
