@@ -21,6 +21,7 @@ use tidegate_gateway::record::{Accepted, Recorder, RefusedLine};
 use tidegate_gateway::scheme::{Presets, SeenUrl, Unsigned};
 use tidegate_gateway::snapshot::Snapshot;
 use tidegate_gateway::{Gateway, Parts};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const NOW_MS: u64 = 1_764_424_000_000;
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -109,6 +110,7 @@ struct Bench {
     clock: Arc<ManualClock>,
     presets: Presets,
     registry: Registry,
+    in_flight: Arc<InFlight>,
 }
 
 impl Bench {
@@ -139,6 +141,7 @@ impl Bench {
         let holding = Arc::new(HoldingStore::open(&held, Arc::clone(&shared)).unwrap().0);
         let lines = Arc::new(Lines::default());
         let mut registry = Registry::default();
+        let in_flight = Arc::new(InFlight::new(appliance.gateway.bytes_in_flight_max));
         let gateway = Gateway::new(Parts {
             node: NodeId(1),
             snapshot: snapshot.clone(),
@@ -146,13 +149,13 @@ impl Bench {
             holding: appliance.holding.enabled.then(|| holding.clone()),
             limits: Arc::new(LocalLimits::new(Arc::clone(&shared))),
             unauthenticated: Arc::new(Unauthenticated::new(&Settings::default(), Arc::clone(&shared))),
-            in_flight: Arc::new(InFlight::new(appliance.gateway.bytes_in_flight_max)),
+            in_flight: in_flight.clone(),
             clock: shared,
             metrics: Arc::new(Metrics::new(&mut registry)),
             recorder: lines.clone(),
         });
         let gateway = Arc::new(gateway.unwrap());
-        Self { gateway, snapshot, holding, appliance, directory, log, lines, clock, presets, registry }
+        Self { gateway, snapshot, holding, appliance, directory, log, lines, clock, presets, registry, in_flight }
     }
 
     /// Puts another tenant's file in force, as a reload does.
@@ -562,4 +565,38 @@ async fn bodies_that_never_come_whole_spend_the_budget_of_their_source() {
         assert_eq!(status(&answer), "400", "{answer}");
     }
     assert_eq!(refused_at, Some(120), "the burst of a stranger's failures");
+}
+
+#[tokio::test]
+async fn heads_alone_do_not_take_an_endpoints_bytes() {
+    // An endpoint's share is 128 KiB.
+    let bench = Bench::with(|appliance| appliance.gateway.bytes_in_flight_max = 1 << 20);
+    let mut clients = Vec::new();
+    for _ in 0..10 {
+        let head = "POST /hooks/wh_github HTTP/1.1\r\nHost: hooks.example.com\r\nContent-Length: 65536\r\n\r\n";
+        let (mut client, serving) =
+            listen::testing::connect(1 << 20, Listener::default(), listen::Behaviour::default(), bench.gateway.clone());
+        tokio::spawn(serving);
+        client.write_all(head.as_bytes()).await.unwrap();
+        clients.push(client);
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.in_flight.bytes(), 10 * (8 << 10), "each waits for its body");
+    assert_eq!(status(&bench.ask(bench.signed("github", "/hooks/wh_github", "{}")).await), "202");
+
+    // Where there is no room, nobody waits for some: those who send on are refused.
+    for client in &mut clients {
+        client.write_all(&vec![b'x'; 32 << 10]).await.unwrap();
+    }
+    let mut refused = 0;
+    for client in &mut clients {
+        let mut answer = [0; 12];
+        let heard = tokio::time::timeout(Duration::from_millis(200), client.read_exact(&mut answer)).await;
+        refused += usize::from(heard.is_ok_and(|read| read.is_ok()) && answer.ends_with(b" 503"));
+    }
+    assert!((1..10).contains(&refused), "{refused} of ten were refused");
+    assert!(bench.in_flight.bytes() <= 128 << 10);
+    drop(clients);
 }

@@ -116,10 +116,11 @@ impl Exchange {
 
     /// Reads the body, the whole of it or nothing.
     ///
-    /// `100 Continue` is sent first, if it was asked for. `reserve` is asked before memory is used for more bytes, at most
-    /// 64 KiB of them at a time, and in all for no more than the body or, where it is chunked, some KiB beyond it; its no
-    /// is [`Refusal::Overloaded`]. A body that is longer than `max`, slower than the listener's bounds, or
-    /// ends before its end is refused; the connection is then closed behind the answer, whatever that is.
+    /// `100 Continue` is sent first, if it was asked for. `reserve` is asked before memory is used for more bytes: 8 KiB at
+    /// first, then as many as have come, at most 64 KiB at a time, and in all for no more than the body or, where it is
+    /// chunked, some KiB beyond it; its no is [`Refusal::Overloaded`]. A body that is longer than `max`, slower than the
+    /// listener's bounds, or ends before its end is refused; the connection is then closed behind the answer, whatever
+    /// that is.
     pub async fn body(&mut self, max: u64, reserve: &mut (dyn FnMut(u64) -> bool + Send)) -> Result<Bytes, Refusal> {
         let read = match self.body {
             Body::Unread => {
@@ -151,7 +152,7 @@ impl Exchange {
         let mut paced = 0;
         loop {
             let total = body.len() as u64;
-            let wanted = total + gate.next_part_max();
+            let wanted = total + gate.next_part_max(body.len());
             if wanted > reserved {
                 if !reserve(wanted - reserved) {
                     return Err(Refusal::Overloaded);

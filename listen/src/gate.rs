@@ -21,8 +21,14 @@ use crate::transport::Transport;
 /// connection holds no buffer.
 const READ_BYTES: usize = 8 * 1024;
 
-/// Memory that is set aside for a part of a body before it arrives. `Content-Length` is a claim until then.
+/// The most memory that is set aside for a part of a body before it arrives.
 const PART_BYTES: u64 = 64 * 1024;
+
+/// Memory that is set aside for the next part of a body of which so much has come. `Content-Length` is a claim, and heads
+/// cost nothing: a client has others' memory kept for it in the measure in which it sends.
+fn part_bytes(come: usize) -> u64 {
+    (come as u64).clamp(READ_BYTES as u64, PART_BYTES)
+}
 
 /// What may lie in the inbox while the client is only watched: room for a pipelined request or two. A client that sends
 /// more is there; whether it still is, it will not be asked again before it is answered.
@@ -155,11 +161,11 @@ impl Gate {
         })
     }
 
-    /// The most that the next [`Self::read_into`] adds.
-    pub(crate) fn next_part_max(&self) -> u64 {
+    /// The most that the next [`Self::read_into`] adds to a body of which `come` bytes are there.
+    pub(crate) fn next_part_max(&self, come: usize) -> u64 {
         let arrived = self.inbox.len() as u64;
         match &self.framing {
-            Framing::Length(left) => (*left).min(if arrived > 0 { arrived } else { PART_BYTES }),
+            Framing::Length(left) => (*left).min(if arrived > 0 { arrived } else { part_bytes(come) }),
             Framing::Chunked(scan) if scan.is_done() => 0,
             Framing::Chunked(_) => arrived.max(READ_BYTES as u64),
         }
@@ -180,10 +186,11 @@ impl Gate {
             }
             let read = if let Framing::Length(left) = &mut self.framing {
                 // Straight into the body: nothing that is not the body's can be read here.
+                let part = (*left).min(part_bytes(before));
                 if body.capacity() == body.len() {
-                    body.reserve(shorter(*left, usize::MAX).min(shorter(PART_BYTES, usize::MAX)));
+                    body.reserve(shorter(part, usize::MAX));
                 }
-                let read = (&mut self.raw).take((*left).min(PART_BYTES)).read_buf(body).await;
+                let read = (&mut self.raw).take(part).read_buf(body).await;
                 *left -= read.as_ref().map_or(0, |bytes| *bytes as u64);
                 read
             } else {

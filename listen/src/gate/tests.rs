@@ -100,3 +100,35 @@ async fn what_breaks_the_framing_never_ends_well() {
     drop(client);
     assert_eq!(read_out(&mut gate).await, Err(Refusal::MalformedRequest), "an end that is none");
 }
+
+#[tokio::test]
+async fn memory_is_set_aside_in_step_with_what_comes() {
+    const LENGTH: usize = 300_000;
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {LENGTH}\r\n\r\n");
+    let (mut gate, _, mut client) = begun(head.as_bytes()).await;
+    let sending = async {
+        client.write_all(&vec![b'x'; LENGTH]).await.unwrap();
+        client
+    };
+    let reading = async {
+        let (mut body, mut parts) = (BytesMut::new(), Vec::new());
+        loop {
+            let come = body.len();
+            let part = gate.next_part_max(come);
+            assert!(part <= (come as u64).max(8 * 1024) && part <= 64 * 1024, "{part} bytes for {come} that have come");
+            let read = gate.read_into(&mut body, u64::MAX).await.unwrap();
+            assert!(read as u64 <= part, "more than was said");
+            if read == 0 {
+                return (body.len(), parts);
+            }
+            parts.push(part);
+        }
+    };
+    let (_client, (length, parts)) = tokio::join!(sending, reading);
+    assert_eq!((length, parts[0]), (LENGTH, 8 * 1024));
+    assert!(parts.contains(&(64 * 1024)), "a large body takes its time: {parts:?}");
+
+    // What is shorter than the first step is set aside as it is.
+    let (gate, ..) = begun(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n").await;
+    assert_eq!(gate.next_part_max(0), 100);
+}
