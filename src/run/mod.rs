@@ -143,6 +143,7 @@ fn serve(
         way_out: loader,
         state: Mutex::new(State { files: TenantFiles::new(appliance), appliance: appliance.clone(), compiled }),
         again: reload::Again::default(),
+        retiring: reload::Retiring::default(),
     });
     // What is faulty at a cold start is served in its last good version, or not at all, and said.
     reloader.load(&health).ok_or(RunError::Load)?;

@@ -5,6 +5,7 @@
 //! bucket, and it never makes the node unready.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +52,7 @@ pub(crate) struct Reloader {
     /// One reload at a time.
     pub(crate) state: Mutex<State>,
     pub(crate) again: Again,
+    pub(crate) retiring: Retiring,
 }
 
 /// When to look again though nobody says that anything changed.
@@ -131,9 +133,11 @@ impl Reloader {
             if let Err(error) = rustix::process::nice(niceness) {
                 tracing::debug!(%error, "the reload keeps its priority");
             }
-            // Whoever asked may be gone; what was loaded is in force.
-            drop(done.send(reloader.reload(&health)));
-            drop((reloader, health));
+            let (reloaded, old) = reloader.reload(&health);
+            // Whoever asked may be gone; what was loaded is in force. Nobody waits for what was: the next change least.
+            drop(done.send(reloaded));
+            reloader.retiring.retire(&old);
+            drop((old, reloader, health));
             std::thread::park_timeout(LINGER);
         };
         if let Err(error) = std::thread::Builder::new().name("reload".into()).spawn(body) {
@@ -142,8 +146,8 @@ impl Reloader {
         reloaded
     }
 
-    /// Reads what changed and swaps the snapshot. Blocks on the disk, and until the old snapshot is freed.
-    fn reload(&self, health: &Health) -> Reloaded {
+    /// Reads what changed, swaps the snapshot, and gives out the old one. Blocks on the disk.
+    fn reload(&self, health: &Health) -> (Reloaded, Arc<Snapshot>) {
         let began = self.clock.monotonic();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (appliance, mut faults, unread) = config::reload_appliance(&self.path);
@@ -168,13 +172,12 @@ impl Reloader {
         let old = self.snapshot.swap(Arc::new(snapshot));
         let took = self.clock.monotonic().saturating_sub(began);
         let reloaded = Reloaded { faults, restart_needed, took, ..reloaded };
-        // Under the lock: the last reload's figures are the last that are set, however long old snapshots are in use.
+        // Under the lock: the last reload's figures are the last that are set.
         let errors = reloaded.faults.iter().filter(|fault| fault.is_error()).count();
         self.metrics.loaded(reloaded.tenants, reloaded.endpoints, errors, self.clock.unix_ms());
         drop(state);
         tell(&reloaded);
-        retire(&old);
-        reloaded
+        (reloaded, old)
     }
 
     /// Waits until it is time to look again whether what is missing still is, and what could not be read can be. A wait
@@ -219,16 +222,28 @@ impl Reloader {
     }
 }
 
-/// Frees an old snapshot here, once no request uses it: freeing a hundred thousand endpoints in the middle of
-/// somebody's request would be felt.
-fn retire(old: &Arc<Snapshot>) {
-    /// Longer than requests take; whoever holds it then frees it.
-    const PATIENCE: u32 = 200;
-    for _ in 0..PATIENCE {
-        if Arc::strong_count(old) == 1 {
-            break;
+/// Old snapshots that wait to be freed.
+#[derive(Debug, Default)]
+pub(crate) struct Retiring(AtomicUsize);
+
+impl Retiring {
+    /// Each is a thread. More of them come only of many reloads under slow requests; their snapshots are freed by the
+    /// requests that hold them.
+    const MAX: usize = 8;
+
+    /// Waits until no request uses an old snapshot, so that it is freed here: freeing a hundred thousand endpoints in the
+    /// middle of somebody's request would be felt.
+    fn retire(&self, old: &Arc<Snapshot>) {
+        /// Longer than requests take; whoever holds it then frees it.
+        const PATIENCE: u32 = 200;
+        let waiting = self.0.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..PATIENCE {
+            if Arc::strong_count(old) == 1 || waiting >= Self::MAX {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
         }
-        std::thread::park_timeout(Duration::from_millis(50));
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -302,6 +317,7 @@ mod tests {
                 clock: Arc::clone(&clock),
                 started,
                 again: Again::default(),
+                retiring: Retiring::default(),
             };
             let health = Health::new(registry, Some(Arc::new(MemoryLog::new(domain::NodeId(1), clock))));
             let running = Self { root, reloader: Arc::new(reloader), health: Arc::new(health) };
@@ -319,7 +335,7 @@ mod tests {
         }
 
         fn reload(&self) -> Reloaded {
-            self.reloader.reload(&self.health)
+            self.reloader.reload(&self.health).0
         }
     }
 
@@ -372,22 +388,34 @@ mod tests {
         assert_eq!(again.pause(), PAUSE_MIN, "and the next fault begins anew");
     }
 
-    #[test]
-    fn metrics_do_not_wait_for_old_snapshots() {
+    #[tokio::test]
+    async fn nobody_waits_for_requests_that_hold_an_old_snapshot() {
         let running = Running::start();
-        // A request that takes long keeps the old snapshot, and with it the reload.
-        let in_use = running.reloader.snapshot.load_full();
+        // Longer than a reload, however busy the machine is; half of what old snapshots are waited for.
+        let reload = async || {
+            let reloaded = running.reloader.reload_beside(&running.health);
+            tokio::time::timeout(Duration::from_secs(5), reloaded).await.expect("it waited").unwrap()
+        };
+        let slow = running.reloader.snapshot.load_full();
         running.endpoints(&["wh_1", "wh_2"]);
-        let (reloader, health) = (Arc::clone(&running.reloader), Arc::clone(&running.health));
-        let reload = std::thread::spawn(move || reloader.reload(&health));
-        while Arc::ptr_eq(&in_use, &*running.reloader.snapshot.load()) {
-            std::thread::yield_now();
-        }
-        // Whoever has the lock now sees the figures of the snapshot that is served.
-        drop(running.reloader.state.lock().unwrap());
+        assert_eq!(reload().await.endpoints, 2);
         assert!(running.health.metrics().contains("config_endpoints 2"), "{}", running.health.metrics());
-        assert!(!reload.is_finished());
-        drop(in_use);
-        reload.join().unwrap();
+        // Nor does the next change.
+        running.endpoints(&[]);
+        assert_eq!(reload().await.endpoints, 0);
+        assert_eq!(running.reloader.snapshot.load().len(), 0);
+        assert_eq!(slow.len(), 1, "a request keeps what it began with");
+    }
+
+    #[tokio::test]
+    async fn few_wait_for_old_snapshots() {
+        let in_use = Arc::<Snapshot>::default();
+        let (retiring, old) = (Retiring(AtomicUsize::new(Retiring::MAX)), Arc::clone(&in_use));
+        let retired = tokio::task::spawn_blocking(move || {
+            retiring.retire(&old);
+            retiring.0.into_inner()
+        });
+        let waiting = tokio::time::timeout(Duration::from_secs(5), retired).await.expect("it waited").unwrap();
+        assert_eq!((waiting, Arc::strong_count(&in_use)), (Retiring::MAX, 1));
     }
 }
