@@ -26,6 +26,10 @@ pub trait EventLog: Send + Sync + fmt::Debug {
     /// that it will not be; dropping the future does not take the event back.
     fn append(&self, event: NewEvent) -> Append;
 
+    /// Why an append for this endpoint would be refused at once if it came now: the log takes nothing for the moment. It
+    /// costs a look and no more, and is no promise for the append that follows. For whoever spends something before it.
+    fn refuses(&self, retention: &str, endpoint: &EndpointId) -> Option<AppendError>;
+
     /// The place behind the last durable event: where a reader that starts now with [`Start::Latest`] begins.
     fn durable(&self) -> Cursor;
 

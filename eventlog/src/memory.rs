@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::{Clock, EventId, NodeId, TenantId};
+use domain::{Clock, EndpointId, EventId, NodeId, TenantId};
 use tokio::sync::oneshot;
 
 use crate::codec;
@@ -195,6 +195,11 @@ impl EventLog for MemoryLog {
             }
             (outcome, _) => Append::ready(outcome),
         }
+    }
+
+    fn refuses(&self, _retention: &str, _endpoint: &EndpointId) -> Option<AppendError> {
+        let switches = self.switches();
+        if switches.closed { Some(AppendError::Closed) } else { switches.refuse.clone() }
     }
 
     fn durable(&self) -> Cursor {

@@ -37,6 +37,13 @@ impl Gateway {
         }
     }
 
+    /// Says now what the log would say to an event of this endpoint, if it is known to take none. Before anything is spent
+    /// on the event: what a full disk refused is sent again when it is full no more.
+    pub(crate) fn log_takes(&self, endpoint: &Endpoint) -> Result<(), No> {
+        let refuses = self.parts.log.refuses(endpoint.tenant().retention(), endpoint.id());
+        refuses.map_or(Ok(()), |error| Err(not_committed(&error)))
+    }
+
     /// Waits until the event is durable. A log that cannot say so in time is a 503, and the event may be stored all
     /// the same: a 503 is no promise that it is not.
     pub(crate) async fn commit(

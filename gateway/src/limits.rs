@@ -30,6 +30,7 @@ impl Gateway {
         if of_tenant.is_none() && of_endpoint.is_none() {
             return Ok(Class::Normal);
         }
+        self.log_takes(endpoint)?;
         let bytes = u32::try_from(body_bytes).unwrap_or(u32::MAX);
         let (tenant, subject) = (endpoint.tenant_subject(), endpoint.subject());
         let asks = [

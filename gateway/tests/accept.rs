@@ -386,6 +386,22 @@ async fn a_log_that_cannot_commit_is_503_and_never_202() {
 }
 
 #[tokio::test]
+async fn what_the_log_does_not_take_spends_no_limit() {
+    let bench = Bench::new();
+    let send = async || bench.ask(bench.signed("stripe", "/hooks/wh_stripe", "{}")).await;
+    for fault in [AppendError::Full, AppendError::QueueFull, AppendError::Unavailable { reason: "sync failed".into() }]
+    {
+        bench.log.refuse_with(Some(fault.clone()));
+        assert_eq!(status(&send().await), "503");
+        assert_eq!(bench.last_line(), format!("log-unavailable: {fault}"));
+    }
+    bench.log.refuse_with(None);
+    // The endpoint's burst, whole: providers that send again are not told that they are too fast.
+    let said = [send().await, send().await, send().await];
+    assert_eq!(said.each_ref().map(|answer| status(answer)), ["202", "202", "429"]);
+}
+
+#[tokio::test]
 async fn continue_is_said_only_after_endpoint_and_source_are_known() {
     let bench = Bench::new();
     // Only the head: a body that has arrived already needs no invitation.

@@ -18,7 +18,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use domain::{Clock, EventId, NodeId, Slot, TenantId};
+use domain::{Clock, EndpointId, EventId, NodeId, Slot, TenantId};
 
 use crate::codec;
 use crate::error::{AppendError, CloseError, ReadError, TrimError};
@@ -156,16 +156,22 @@ impl EmbeddedLog {
         Self { node, clock, lanes, classes, stored, groups, reserve_bytes, read_only: false }
     }
 
-    fn try_append(&self, event: NewEvent) -> Result<Append, AppendError> {
+    /// Where a new event of a class goes.
+    fn journal(&self, retention: &str, endpoint: &EndpointId) -> Result<(&Arc<Lane>, &Journal), AppendError> {
         let class = self
             .classes
             .iter()
-            .find(|class| class.name == event.retention)
-            .ok_or_else(|| AppendError::UnknownRetention { class: event.retention.to_string() })?;
-        let slot = Slot::of(event.endpoint.as_str());
+            .find(|class| *class.name == *retention)
+            .ok_or_else(|| AppendError::UnknownRetention { class: retention.to_owned() })?;
+        let slot = Slot::of(endpoint.as_str());
         let shard = shard_of(slot, u16::try_from(class.shards.len()).unwrap_or(u16::MAX));
         let lane = &class.shards[usize::from(shard)];
         let Segments::Journal(journal) = &lane.segments else { return Err(AppendError::Closed) };
+        Ok((lane, journal))
+    }
+
+    fn try_append(&self, event: NewEvent) -> Result<Append, AppendError> {
+        let (lane, journal) = self.journal(&event.retention, &event.endpoint)?;
         let head = codec::encode_head(&event, self.node)
             .map_err(|fault| AppendError::TooLarge { bytes: fault.bytes as u64, bytes_max: fault.bytes_max as u64 })?;
         let append = journal.append(Entry {
@@ -256,6 +262,13 @@ impl Lane {
 impl EventLog for EmbeddedLog {
     fn append(&self, event: NewEvent) -> Append {
         self.try_append(event).unwrap_or_else(|refused| Append::ready(Err(refused)))
+    }
+
+    fn refuses(&self, retention: &str, endpoint: &EndpointId) -> Option<AppendError> {
+        match self.journal(retention, endpoint) {
+            Ok((_, journal)) => journal.refuses().map(AppendError::from),
+            Err(refused) => Some(refused),
+        }
     }
 
     fn durable(&self) -> Cursor {

@@ -173,11 +173,21 @@ impl Journal {
         match self.shared.queue.push(Pending { entry, waiter }) {
             Ok(()) => append,
             Err((error, _)) => {
-                if error == AppendError::Full {
-                    self.ask_for_space();
-                }
+                self.heal_after(&error);
                 Append::refused(error)
             }
+        }
+    }
+
+    /// Why an append would be refused if it came now, whatever its size. The free space is looked at as for an append that
+    /// is refused: whoever asks first does not append.
+    pub fn refuses(&self) -> Option<AppendError> {
+        self.shared.queue.refuses().inspect(|error| self.heal_after(error))
+    }
+
+    fn heal_after(&self, refusal: &AppendError) {
+        if *refusal == AppendError::Full {
+            self.ask_for_space();
         }
     }
 

@@ -45,6 +45,24 @@ struct State {
     roll_before_unix_ms: Option<u64>,
 }
 
+impl State {
+    fn refusal(&self, max: Load, bytes: usize) -> Option<AppendError> {
+        if self.closed {
+            Some(AppendError::Closed)
+        } else if let Some(reason) = &self.unavailable {
+            Some(AppendError::Unavailable { reason: Arc::clone(reason) })
+        } else if self.full {
+            Some(AppendError::Full)
+        } else if self.load.records >= max.records
+            || (self.load.records > 0 && self.load.bytes + bytes as u64 > max.bytes)
+        {
+            Some(AppendError::QueueFull)
+        } else {
+            None
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -67,20 +85,7 @@ impl Queue {
     pub(crate) fn push(&self, pending: Pending) -> Result<(), (AppendError, Waiter)> {
         let bytes = pending.entry.payload.len();
         let mut state = self.state();
-        let refusal = if state.closed {
-            Some(AppendError::Closed)
-        } else if let Some(reason) = &state.unavailable {
-            Some(AppendError::Unavailable { reason: Arc::clone(reason) })
-        } else if state.full {
-            Some(AppendError::Full)
-        } else if state.load.records >= self.max.records
-            || (state.load.records > 0 && state.load.bytes + bytes as u64 > self.max.bytes)
-        {
-            Some(AppendError::QueueFull)
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = state.refusal(self.max, bytes) {
             drop(state);
             return Err((refusal, pending.waiter));
         }
@@ -92,6 +97,11 @@ impl Queue {
             self.wake.notify_one();
         }
         Ok(())
+    }
+
+    /// Why a push would be refused now, however few bytes it has.
+    pub(crate) fn refuses(&self) -> Option<AppendError> {
+        self.state().refusal(self.max, 0)
     }
 
     /// Gives back the room of what was dealt with, and moves everything that waits behind what is already `taken`.

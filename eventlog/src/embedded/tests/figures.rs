@@ -29,7 +29,9 @@ fn a_log_that_starts_on_a_full_disk_says_so_in_every_figure() {
     // More than any file system has: its reserve is reached from the first moment on.
     let settings = Settings { reserve_bytes: 1 << 60, ..on_disk.settings() };
     let (log, _) = EmbeddedLog::open(&settings, clock()).unwrap();
-    assert!(matches!(log.append(many(0, 1).remove(0)).wait(), Err(AppendError::Full)));
+    let event = many(0, 1).remove(0);
+    assert_eq!(log.refuses(&event.retention, &event.endpoint), Some(AppendError::Full), "before anybody appends");
+    assert!(matches!(log.append(event).wait(), Err(AppendError::Full)));
     let stat = log.stat();
     assert_eq!((stat.days_left, stat.reserve_bytes), (Some(0.0), 1 << 60));
     assert!(stat.disk_free_bytes > 0);

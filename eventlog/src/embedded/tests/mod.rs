@@ -128,7 +128,7 @@ fn tenant(name: &str) -> TenantId {
 }
 
 fn of_endpoint(name: &str) -> Filter {
-    Filter::endpoint(domain::EndpointId::parse(name).unwrap())
+    Filter::endpoint(EndpointId::parse(name).unwrap())
 }
 
 /// The three ways to the events: reading on, by tenant, by endpoint.
