@@ -80,7 +80,7 @@ settings! {
         /// What happens to a verified delivery that is over a limit.
         over_limit: OverLimit = OverLimit::Default,
             Choice(&[("default", OverLimit::Default), ("refuse", OverLimit::Refuse), ("bulk", OverLimit::Bulk)]), live,
-            "429 where the provider sends again, else the event is kept in the bulk class: nothing is lost by default.";
+            "429 where the provider sends again, else the event is kept in the bulk class as far as that has room (`docs/refusals.md`).";
         /// What the endpoint may receive; what it leaves out is `limits.endpoint` of the appliance's file.
         limits: Limits = Limits::default(), Table, live, "";
     }

@@ -64,7 +64,8 @@ impl Gateway {
     }
 }
 
-/// Where the tenant has no limit of bytes: a tenth of this is what a tenant's usual traffic hardly reaches.
+/// Where the tenant has no limit of bytes: what a tenant's usual traffic hardly reaches, so that ten times it, the cap, is a
+/// runaway sender's.
 const BULK_DEFAULT: config::Rate = config::Rate { per_second: 1 << 20, burst: 64 << 20 };
 
 fn ask(key: LimitKey, rate: Option<config::Rate>, amount: u32) -> Ask {
