@@ -16,7 +16,10 @@ use super::settings::Configured;
 use super::sign::{self, Order};
 
 /// Says what it is to whoever finds it in a log.
-const SAMPLE: &str = r#"{"message":"a sample delivery from tidegate send","number":{n}}"#;
+const SAMPLE: &str = r#"{"message":"a sample delivery from tidegate send","number":{number}}"#;
+
+/// Stands for a delivery's number in its body. Not `{n}`: that is clap's own line break, so no help could name it.
+const NUMBER: &str = "{number}";
 
 /// Everything that the deliveries of one command share.
 pub(crate) struct Plan {
@@ -28,7 +31,7 @@ pub(crate) struct Plan {
     pub(crate) method: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    /// Whether `{n}` in the body stands for the delivery's number.
+    /// Whether [`NUMBER`] in the body stands for the delivery's number.
     numbered: bool,
     at_unix_ms: u64,
 }
@@ -77,7 +80,7 @@ fn reachable(listener: Option<SocketAddr>) -> SocketAddr {
 impl Plan {
     pub(crate) fn body(&self, number: u32) -> Vec<u8> {
         match std::str::from_utf8(&self.body) {
-            Ok(text) if self.numbered => text.replace("{n}", &number.to_string()).into_bytes(),
+            Ok(text) if self.numbered => text.replace(NUMBER, &number.to_string()).into_bytes(),
             _ => self.body.clone(),
         }
     }

@@ -82,4 +82,20 @@ mod tests {
         }
         look(&Cli::command());
     }
+
+    #[test]
+    fn no_help_is_cut_by_a_line_break_of_claps() {
+        fn look(command: &Command) {
+            let mut texts: Vec<String> =
+                command.get_arguments().filter_map(|it| it.get_help()).map(ToString::to_string).collect();
+            texts.extend(command.get_about().map(ToString::to_string));
+            texts.extend(command.get_after_help().map(ToString::to_string));
+            for text in texts {
+                assert!(!text.contains("{n}"), "{}: clap makes a line break of {{n}} in {text:?}", command.get_name());
+            }
+            command.get_subcommands().for_each(look);
+        }
+        look(&Cli::command());
+        assert!(cli_markdown().contains("{number} in the body becomes each one's number"));
+    }
 }

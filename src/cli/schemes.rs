@@ -23,6 +23,24 @@ struct Found {
     tenant: Option<String>,
 }
 
+impl Found {
+    /// Other names by which endpoints find it: a tenant's own are found by their names alone.
+    fn aliases(&self) -> &[String] {
+        if self.tenant.is_none() { &self.scheme.declaration().aliases } else { &[] }
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.scheme.name() == name || self.aliases().iter().any(|alias| alias == name)
+    }
+
+    /// Its name, and behind it the others.
+    fn names(&self) -> String {
+        let name = self.scheme.name();
+        let aliases = self.aliases();
+        if aliases.is_empty() { name.to_owned() } else { format!("{name} ({})", aliases.join(", ")) }
+    }
+}
+
 pub(super) fn run(command: &Schemes, shell: &mut Shell<'_>) -> Outcome {
     match command {
         Schemes::List(args) => list(args, shell),
@@ -37,6 +55,7 @@ fn list(args: &SchemesList, shell: &mut Shell<'_>) -> Outcome {
             let declaration = found.scheme.declaration();
             shell.out.json(&json!({
                 "name": declaration.name,
+                "aliases": found.aliases(),
                 "title": declaration.title,
                 "tenant": found.tenant,
                 "algorithm": declaration.algorithm,
@@ -51,7 +70,7 @@ fn list(args: &SchemesList, shell: &mut Shell<'_>) -> Outcome {
         let declaration = found.scheme.declaration();
         let provider = found.tenant.as_ref().map_or(declaration.title.as_str(), String::as_str);
         table.row(vec![
-            Cell::untrusted(&declaration.name),
+            Cell::untrusted(&found.names()),
             Cell::untrusted(provider),
             Cell::from(word(&declaration.algorithm)),
             Cell::untrusted(&contents(declaration)),
@@ -64,7 +83,7 @@ fn list(args: &SchemesList, shell: &mut Shell<'_>) -> Outcome {
 
 fn show(args: &SchemesShow, shell: &mut Shell<'_>) -> Outcome {
     let all = all(args.config.as_deref(), shell)?;
-    let Some(found) = all.into_iter().find(|found| found.scheme.name() == args.name) else {
+    let Some(found) = all.into_iter().find(|found| found.is_named(&args.name)) else {
         shell.out.remark(format_args!(
             "there is no scheme \"{}\"; `tidegate schemes list` names them, --config adds those of tenants",
             Untrusted::new(args.name.as_bytes())
@@ -75,6 +94,7 @@ fn show(args: &SchemesShow, shell: &mut Shell<'_>) -> Outcome {
     if args.form.json {
         shell.out.json(&json!({
             "name": scheme.name(),
+            "aliases": found.aliases(),
             "tenant": found.tenant,
             "coversBody": scheme.covers_body(),
             "deliveryIdSigned": scheme.delivery_id_signed(),
@@ -113,6 +133,9 @@ fn fields(found: &Found) -> Vec<(&'static str, String)> {
     let mut fields = Vec::new();
     if let Some(tenant) = &found.tenant {
         fields.push(("tenant", tenant.clone()));
+    }
+    if !found.aliases().is_empty() {
+        fields.push(("also named", safe(&found.aliases().join(", "))));
     }
     if !declaration.source.is_empty() {
         fields.push(("source", format!("{} ({})", safe(&declaration.source), safe(&declaration.checked))));
@@ -239,6 +262,38 @@ mod tests {
         assert!(shown.starts_with("github  GitHub\n"), "{shown}");
         assert!(shown.contains("signature      header X-Hub-Signature-256, behind \"sha256=\", hex\n"), "{shown}");
         assert!(shown.contains("signs          {body}\n"), "{shown}");
+    }
+
+    #[test]
+    fn a_scheme_is_shown_by_every_name_that_an_endpoint_may_give() {
+        let listed = run(&["schemes", "list"]).answer;
+        for (alias, name) in [("hubspot", "hubspot-v3"), ("gitlab-token", "gitlab"), ("messenger", "meta")] {
+            assert!(scheme::preset(alias).is_ok(), "an endpoint may say {alias}");
+            let shown = run(&["schemes", "show", alias]);
+            assert_eq!(shown.exit, Exit::Yes, "{alias}: {}", shown.remarks);
+            assert!(shown.answer.starts_with(&format!("{name}  ")), "{}", shown.answer);
+            assert!(shown.answer.lines().any(|line| line.starts_with("also named") && line.contains(alias)));
+            assert!(listed.lines().any(|line| line.starts_with(&format!("{name} (")) && line.contains(alias)));
+        }
+        let json: serde_json::Value =
+            serde_json::from_str(&run(&["schemes", "show", "hubspot", "--json"]).answer).unwrap();
+        assert_eq!((&json["name"], &json["aliases"][0]), (&"hubspot-v3".into(), &"hubspot".into()));
+    }
+
+    #[test]
+    fn what_can_be_extended_without_the_secret_says_so() {
+        let presets = scheme::presets().unwrap();
+        let extended = presets.iter().filter(|scheme| {
+            let declaration = scheme.declaration();
+            let is_plain = word(&declaration.algorithm).starts_with("sha");
+            is_plain && declaration.content.starts_with("{secret}") && declaration.content.ends_with("{body}")
+        });
+        let names: Vec<_> = extended.map(|scheme| scheme.name().to_owned()).collect();
+        assert_eq!(names, ["hubspot-v1", "hubspot-v2", "recharge"]);
+        for name in names {
+            let shown = run(&["schemes", "show", &name]).answer;
+            assert!(shown.contains("can append to its body and sign it again"), "{shown}");
+        }
     }
 
     #[test]

@@ -240,7 +240,7 @@ pub(crate) struct SchemesList {
 
 #[derive(Debug, Args)]
 pub(crate) struct SchemesShow {
-    /// The scheme's name
+    /// The scheme's name, or another one that it goes by
     #[arg(value_name = "SCHEME")]
     pub(crate) name: String,
     /// Look among what the tenants of this configuration declare, too

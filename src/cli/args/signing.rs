@@ -32,7 +32,7 @@ pub(crate) struct Send {
     /// Sign as of this time: RFC 3339, Unix seconds, or 10m for that long ago
     #[arg(long, value_name = "TIME", default_value = "now", value_parser = when::parse)]
     pub(crate) at: When,
-    /// How many deliveries to send; {n} in the body becomes each one's number
+    /// How many deliveries to send; {number} in the body becomes each one's number
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
     /// How many connections to send them over
