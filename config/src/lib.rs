@@ -30,6 +30,7 @@ mod tenant;
 mod tenant_file;
 mod tenants;
 pub mod units;
+mod variables;
 mod watch;
 
 pub use appliance::{ApplianceInPart, NamesRead, appliance_in_part, load_appliance, parse_appliance, reload_appliance};

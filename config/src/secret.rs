@@ -21,12 +21,10 @@ use zeroize::Zeroizing;
 
 use crate::environment::Environment;
 use crate::read::{self, Unreadable};
+use crate::variables::{self, Neighbours};
 
 /// Longer than any shared secret, token or PEM chain.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
-
-/// Stands for the tenant's own name in a pattern of `tenants.allow_env`.
-pub(crate) const OWN_NAME: &str = "{TENANT}";
 
 /// A secret, and what somebody should know about where it was found.
 #[derive(Debug, Clone)]
@@ -67,8 +65,11 @@ pub fn resolve_secret(reference: &str, environment: &dyn Environment) -> Result<
 pub(crate) struct TenantSecrets<'a> {
     environment: &'a dyn Environment,
     allow_env: &'a [String],
-    /// The tenant's id as variables are named: `acme-eu` is `ACME_EU`.
+    tenant: &'a str,
+    /// The tenant's id as variables are named.
     name: String,
+    /// Whose variables it may not name though it could; none where nobody asks.
+    neighbours: Option<&'a Neighbours>,
     directory: PathBuf,
     opened: Option<Result<OwnedFd, String>>,
     /// Whether a file is not there that was referred to.
@@ -78,22 +79,41 @@ pub(crate) struct TenantSecrets<'a> {
 }
 
 impl<'a> TenantSecrets<'a> {
-    pub(crate) fn new(environment: &'a dyn Environment, allow_env: &'a [String], tenants: &Path, tenant: &str) -> Self {
-        let directory = tenants.join(format!("{tenant}.secrets"));
-        let name = tenant.to_ascii_uppercase().replace('-', "_");
-        Self { environment, allow_env, name, directory, opened: None, any_missing: false, any_passing: false }
+    pub(crate) fn new(
+        environment: &'a dyn Environment,
+        allow_env: &'a [String],
+        tenants: &Path,
+        tenant: &'a str,
+    ) -> Self {
+        Self {
+            environment,
+            allow_env,
+            tenant,
+            name: variables::own_name(tenant),
+            neighbours: None,
+            directory: tenants.join(format!("{tenant}.secrets")),
+            opened: None,
+            any_missing: false,
+            any_passing: false,
+        }
+    }
+
+    /// The same where it may name no variable that is another tenant's as well.
+    pub(crate) fn beside(self, neighbours: Option<&'a Neighbours>) -> Self {
+        Self { neighbours, ..self }
     }
 
     pub(crate) fn resolve(&mut self, reference: &str) -> Result<ResolvedSecret, String> {
         match reference.split_once(':') {
             Some(("secret", name)) => self.file(name),
             Some(("env", name)) => {
-                let allowed = self.allow_env.iter().any(|pattern| {
-                    let pattern = pattern.replace(OWN_NAME, &self.name);
-                    pattern.strip_suffix('*').map_or(name == pattern, |stem| name.starts_with(stem))
-                });
+                let allowed = self.allow_env.iter().any(|pattern| variables::allows(pattern, &self.name, name));
                 if !allowed {
                     return Err("is an environment variable that the appliance's file does not allow; add it to tenants.allow_env, or write secret:NAME".into());
+                }
+                let other = self.neighbours.and_then(|them| them.other_owner(self.allow_env, self.tenant, name));
+                if let Some(other) = other {
+                    return Err(format!("is an environment variable that by its name is the tenant {other}'s too; write secret:NAME, or, if it is meant for both, name the variable itself in tenants.allow_env"));
                 }
                 variable(name, self.environment)
             }

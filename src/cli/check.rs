@@ -40,7 +40,7 @@ pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets
     let judged_by = appliance.as_ref().or_else(|| looked.in_part.as_ref().map(|part| &part.appliance));
     if let Some(appliance) = judged_by {
         let mut inspector = Inspector::new(presets);
-        let files = TenantFiles::without_state();
+        let files = TenantFiles::without_state().with_variables_apart();
         let mut files = if let Some(part) = &looked.in_part { files.judged_in_part(part) } else { files };
         // As a running appliance does, where it takes calls.
         let shelf = Shelf::open(&appliance.egress.ranges.book);

@@ -43,6 +43,19 @@ secrets = [{ value = "secret:blank" }]
 }
 
 #[test]
+fn a_variable_that_two_tenants_share_by_their_names_is_said() {
+    let files = Files::with(&GOOD.replace("secret:github", "env:ACME_EU_KEY"));
+    files.write("tenants/acme-eu.toml", "tenant = \"acme-eu\"\n");
+    let environment = [("ACME_EU_KEY", "a secret of acme-eu")];
+    let ran = run_with(&["check", "--config", files.config().to_str().unwrap()], b"", &environment);
+    assert_eq!(ran.exit, Exit::No, "{}{}", ran.answer, ran.remarks);
+    let said = files.said(&ran.answer);
+    assert!(said.contains("tenants/acme.toml:7: endpoint[0].secrets[0].value: "), "{said}");
+    assert!(said.contains("by its name is the tenant acme-eu's too"), "{said}");
+    assert!(!said.contains("a secret of"), "{said}");
+}
+
+#[test]
 fn a_faulty_appliance_file_is_a_no_and_not_a_failure() {
     let files = Files::with(GOOD);
     files.write("tidegate.toml", "[gateway]\nlisten = \"nonsense\"\nnope = 1\n");

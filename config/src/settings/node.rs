@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use domain::NodeId;
 
 use crate::form::{Bytes, Choice, Count, Form, List, Row, Text, address, path, settings, shown, text};
-use crate::secret::OWN_NAME;
 use crate::units::{KIB, MIB};
+use crate::variables::OWN_NAME;
 
 /// The least grave line that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ settings! {
             "A faulty file then costs nothing, not even at a cold start. It holds references, never secrets.";
         /// Environment variables that tenants' files may name as `env:…`. `{TENANT}` stands for the tenant's own id in capitals with `_` for `-`, a `*` at the end for any rest.
         allow_env: Vec<String> = vec![format!("{OWN_NAME}_*")], List(variable_pattern(), 0..=1024), live,
-            "Variables that carry the tenant's own name, so that its file cannot read another's secret or the appliance's. The tenant `acme` could name those of a tenant `acme-eu`: where tenants write their files themselves, set it to `[]` and use `secret:`.";
+            "Variables that carry the tenant's own name, so that its file cannot read another's secret or the appliance's. The tenant `acme` could name those of a tenant `acme-eu`, and `acme_eu` could all of them: `tidegate check` says where a file does, and a running node lets it. Where tenants write their files themselves, set it to `[]` and use `secret:`.";
         /// Files in the directory.
         files_max: u32 = 200_000, Count(1..=10_000_000), live,
             "Twice the 100,000 tenants that are measured. Above it the rest is not read, and said to be so.";

@@ -123,9 +123,9 @@ pub(super) fn passes(fault: &std::io::Error) -> bool {
 }
 
 impl<C: InForce> Reader<'_, '_, C> {
-    pub(super) fn secrets(&self, id: &TenantId) -> TenantSecrets<'_> {
+    pub(super) fn secrets<'s>(&'s self, id: &'s TenantId) -> TenantSecrets<'s> {
         let allowed = &self.appliance.tenants.allow_env;
-        TenantSecrets::new(self.environment, allowed, &self.rules.directory, id.as_str())
+        TenantSecrets::new(self.environment, allowed, &self.rules.directory, id.as_str()).beside(self.neighbours)
     }
 
     /// Whether the last good version of a faulty file, with all that it refers to, is as it was.

@@ -38,6 +38,7 @@ use crate::fault::Fault;
 use crate::settings::Appliance;
 use crate::tenant::{Alias, Tenant};
 use crate::tenant_file::{Names, Rules};
+use crate::variables::Neighbours;
 
 use digest::Digester;
 use fallback::{Kept, Shelf};
@@ -102,6 +103,8 @@ pub struct TenantFiles<C = Arc<Tenant>> {
     missing: HashMap<TenantId, Duration>,
     /// Which names the appliance's settings have all of.
     names: NamesRead,
+    /// Whether a file may name only variables that are no other tenant's by their names.
+    apart: bool,
     clock: Arc<dyn Clock>,
 }
 
@@ -157,6 +160,7 @@ impl<C: InForce> TenantFiles<C> {
             digester: Digester::new(),
             missing: HashMap::new(),
             names: NamesRead::ALL,
+            apart: false,
             clock: SystemClock::shared(),
         }
     }
@@ -165,6 +169,13 @@ impl<C: InForce> TenantFiles<C> {
     #[must_use]
     pub fn judged_in_part(self, by: &ApplianceInPart) -> Self {
         Self { names: by.names, ..self }
+    }
+
+    /// The same where a file with an environment variable that by its name is another tenant's too is faulty. For
+    /// `tidegate check`: where files are in force already, nobody loses a secret because another tenant came.
+    #[must_use]
+    pub fn with_variables_apart(self) -> Self {
+        Self { apart: true, ..self }
     }
 
     /// The same with another clock to tell by how long a file is missing.
@@ -220,9 +231,11 @@ impl<C: InForce> TenantFiles<C> {
         let pools = rules.pools.clone().filter(|_| self.names.pools);
         let rules = Rules { knows_classes: self.names.classes, pools, ..rules };
         self.digester.settle_on(&rules, &settings.allow_env);
+        let neighbours = self.apart.then(|| Neighbours::new(&listing.ids));
         let mut reader = Reader {
             appliance,
             environment,
+            neighbours: neighbours.as_ref(),
             rules,
             digester: &self.digester,
             names: Names::default(),

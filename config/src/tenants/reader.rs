@@ -17,11 +17,14 @@ use crate::secret::TenantSecrets;
 use crate::settings::Appliance;
 use crate::tenant::{Tenant, file_of};
 use crate::tenant_file::{Names, Reading, Resolve, Rules};
+use crate::variables::Neighbours;
 
 /// Reads one file after the other.
 pub(super) struct Reader<'a, 'j, C> {
     pub(super) appliance: &'a Appliance,
     pub(super) environment: &'a dyn Environment,
+    /// Where variables are to be told apart.
+    pub(super) neighbours: Option<&'a Neighbours>,
     pub(super) rules: Rules,
     pub(super) digester: &'a Digester,
     pub(super) names: Names,
@@ -88,8 +91,9 @@ impl<C: InForce> Reader<'_, '_, C> {
                 // What is no reference at all was not looked up before; what is wrong with it is said in one place.
                 let (environment, appliance, directory) =
                     (self.environment, self.appliance, Arc::clone(&self.rules.directory));
-                let allowed = &appliance.tenants.allow_env;
-                let mut secrets = TenantSecrets::new(environment, allowed, &directory, id.as_str());
+                let (allowed, of) = (&appliance.tenants.allow_env, id.clone());
+                let secrets = TenantSecrets::new(environment, allowed, &directory, of.as_str());
+                let mut secrets = secrets.beside(self.neighbours);
                 let resolve = &mut |it: &str| references.take(it).unwrap_or_else(|| secrets.resolve(it));
                 self.parse(id, before, &path, &bytes, digest, resolve)
             }

@@ -1,6 +1,6 @@
 //! Who has an endpoint or a place that two files name.
 
-use tidegate_config::MapEnvironment;
+use tidegate_config::{Appliance, MapEnvironment, TenantFiles};
 
 use crate::rig::{Machine, fault_names, file, in_force, of, unavailable};
 
@@ -107,4 +107,36 @@ fn a_place_leads_to_one_endpoint() {
     }
     with("gamma", "wh_3", "/other");
     assert_eq!(in_force(&machine.load(&mut files)).len(), 3);
+}
+
+#[test]
+fn whose_a_variable_is_is_told_before_files_go_live() {
+    let mut machine = Machine::new();
+    machine.appliance.tenants.allow_env = Appliance::default().tenants.allow_env;
+    machine.environment = MapEnvironment::new([("ACME_KEY", "k1"), ("ACME_EU_KEY", "k2")]);
+    let naming = |tenant: &str, id: &str, variable: &str| {
+        let text = file(tenant, &[id]).replace("env:KEY", &format!("env:{variable}"));
+        machine.write(&format!("{tenant}.toml"), &text);
+    };
+    let checked = || machine.load(&mut TenantFiles::without_state().with_variables_apart());
+    naming("acme", "wh_1", "ACME_KEY");
+    naming("acme-eu", "wh_2", "ACME_EU_KEY");
+    assert!(checked().faults.is_empty(), "{:?}", checked().faults);
+
+    // Another tenant's by a longer name, and by the same one: there both are told.
+    naming("acme", "wh_1", "ACME_EU_KEY");
+    naming("acme_eu", "wh_3", "ACME_EU_KEY");
+    let load = checked();
+    assert_eq!(in_force(&load), [""; 0]);
+    for (tenant, other) in [("acme", "acme-eu"), ("acme-eu", "acme_eu"), ("acme_eu", "acme-eu")] {
+        let told = load.faults.iter().find(|fault| fault.file.ends_with(format!("{tenant}.toml"))).unwrap();
+        assert_eq!((told.line, told.key.as_str()), (Some(6), "endpoint[0].secrets[0].value"));
+        assert!(told.message.contains(&format!("by its name is the tenant {other}'s too")), "{told}");
+    }
+    // A node that runs takes it: no tenant loses a secret because another one came.
+    assert_eq!(in_force(&machine.load(&mut machine.process())).len(), 3);
+    // Nor is it told where the operator names the variable himself.
+    machine.appliance.tenants.allow_env.push("ACME_EU_KEY".into());
+    let load = machine.load(&mut TenantFiles::without_state().with_variables_apart());
+    assert!(load.faults.is_empty(), "{:?}", load.faults);
 }
