@@ -19,15 +19,19 @@ async fn secrets_appear_nowhere() {
     let canaries = ["canary/hmac+secret=one", "canary-token-two-8812", "canary-from-the-environment-3"];
     let tenants = tenant("acme")
         .endpoint(endpoint("wh_hmac").secret("primary", canaries[0]))
-        .endpoint(endpoint("wh_token").scheme("gitlab").secret("primary", canaries[1]));
+        .endpoint(endpoint("wh_token").scheme("gitlab").secret("primary", canaries[1]))
+        .extra("\n[[endpoint]]\nid = \"wh_env\"\nscheme = \"github\"\nsecrets = [{ value = \"env:ACME_CANARY\" }]\n");
     let node = Appliance::new()
         .tenant(tenants)
         .set("logging", "level", "\"trace\"")
-        .environment("CANARY", canaries[2])
+        .environment("ACME_CANARY", canaries[2])
         .start()
         .await;
     let hmac = node.sender("wh_hmac");
     let token = node.sender("wh_token");
+    // It is read, and is the endpoint's: without that, that it appears nowhere would say nothing.
+    let from_environment = hmac.clone().with_secret(canaries[2]).delivery("{}").to("/hooks/wh_env");
+    assert_eq!(hmac.send(&from_environment).await.status, 202);
     let mut said = String::new();
     let mut note = |text: &str| {
         said.push_str(text);
@@ -37,6 +41,7 @@ async fn secrets_appear_nowhere() {
         hmac.delivery("{}"),
         hmac.unsigned("{}"),
         hmac.clone().with_secret("wrong").delivery("{}"),
+        hmac.unsigned("{}").to("/hooks/wh_env"),
         token.unsigned("{}").header("X-Gitlab-Token", canaries[1]),
         token.unsigned("{}").header("X-Gitlab-Token", "wrong"),
         token.unsigned("{}").header("X-Gitlab-Token", canaries[1]).header("X-Gitlab-Token", canaries[1]),
@@ -72,7 +77,9 @@ async fn secrets_appear_nowhere() {
     let path = node.tenants_directory().join("acme.toml");
     let text = std::fs::read_to_string(&path).expect("the file");
     tidegate_tests::settings::replace(&path, &text.replace("secret:wh_token-primary", canaries[1]));
-    note(&String::from_utf8_lossy(&node.cli(&["check"]).stdout));
+    let checked = node.cli(&["check"]);
+    note(&String::from_utf8_lossy(&checked.stdout));
+    note(&String::from_utf8_lossy(&checked.stderr));
     node.signal(Signal::HUP);
     eventually!(String::from_utf8_lossy(&node.admin("/readyz").await.body).contains("degraded"));
     note(&node.output());
