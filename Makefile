@@ -32,12 +32,12 @@ lint: ## formatting and lints, as CI does
 
 unit: ## unit, property, corpus and end-to-end tests
 	$(CARGO) build --locked
-	$(CARGO) test --workspace --locked
+	tests/tools/telling-skipped.sh $(CARGO) test --workspace --locked
 
 e2e: ## the end-to-end scenarios alone, against a debug build
 	@deploy/setup.sh build test
 	$(CARGO) build --locked
-	$(CARGO) test --locked -p tidegate-tests
+	tests/tools/telling-skipped.sh $(CARGO) test --locked -p tidegate-tests
 
 torture: ## 500 kills, 200 power cuts of each kind, 600 of a virtual machine, and every scenario that needs root; an hour
 	@deploy/setup.sh build test torture

@@ -22,7 +22,7 @@ impl Network {
         for program in ["ip"].iter().chain(programs) {
             let version = if *program == "ip" { "-V" } else { "--version" };
             if !Command::new(program).arg(version).output().is_ok_and(|output| output.status.success()) {
-                crate::patience::skipped(&format!("there is no {program} here"));
+                skip::skipped(&format!("there is no {program} here"));
                 return None;
             }
         }
@@ -30,7 +30,7 @@ impl Network {
         let mut network = Self { id, hosts: Vec::new() };
         for host in hosts {
             if !run("ip", &network.named(&format!("netns add @{host}"))).status.success() {
-                crate::patience::skipped("no network namespaces here; they need root");
+                skip::skipped("no network namespaces here; they need root");
                 return None;
             }
             network.hosts.push(*host);

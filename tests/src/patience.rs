@@ -21,15 +21,6 @@ macro_rules! eventually {
     }};
 }
 
-/// A scenario that this machine cannot run says so on one line; where `TIDEGATE_TESTS_COMPLETE=1` is set, it fails.
-pub fn skipped(why: &str) {
-    assert!(
-        std::env::var("TIDEGATE_TESTS_COMPLETE").as_deref() != Ok("1"),
-        "TIDEGATE_TESTS_COMPLETE=1, and yet this cannot run here: {why}"
-    );
-    println!("skipped: {why}");
-}
-
 /// A number from the environment, for runs that are longer than the usual one.
 pub fn how_many(variable: &str, usual: usize) -> usize {
     std::env::var(variable).ok().map_or(usual, |text| text.parse().expect("a number"))

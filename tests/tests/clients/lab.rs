@@ -49,7 +49,7 @@ impl Lab {
         let network = Network::new(&["edge", "world"], &[])?;
         let scratch = tempfile::tempdir().expect("a directory");
         let Some(origin) = go("origin", scratch.path()) else {
-            tidegate_tests::patience::skipped("there is no Go here");
+            skip::skipped("there is no Go here");
             return None;
         };
         network.join(("edge", "out0"), ("world", "in0"));

@@ -34,7 +34,7 @@ const PLAIN: [&str; 5] = ["http", "keep-alive-http", "upload-http", "download-ht
 fn works(name: &str, client: impl FnOnce(&Path) -> Option<Command>, also: &[&[&str]]) {
     let Some(lab) = Lab::up() else { return };
     let Some(client) = client(lab.scratch()) else {
-        tidegate_tests::patience::skipped(&format!("there is no {name} here"));
+        skip::skipped(&format!("there is no {name} here"));
         return;
     };
     let output = lab.run(&client);

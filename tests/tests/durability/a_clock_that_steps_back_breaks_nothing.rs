@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use tidegate_tests::patience::skipped;
+use skip::skipped;
 use tidegate_tests::{Appliance, Node};
 
 /// Debian keeps it under the machine's triplet.

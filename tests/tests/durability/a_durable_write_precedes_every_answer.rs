@@ -1,7 +1,7 @@
 use std::path::Path;
 
+use skip::skipped;
 use tidegate_tests::disk::{Disk, LoopDisk};
-use tidegate_tests::patience::skipped;
 use tidegate_tests::trace::{Durable, Unproven, calls, durable_before_answered, strace};
 use tidegate_tests::{Appliance, eventually};
 

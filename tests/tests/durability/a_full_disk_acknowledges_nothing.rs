@@ -1,5 +1,5 @@
+use skip::skipped;
 use tidegate_tests::disk::SmallDisk;
-use tidegate_tests::patience::skipped;
 use tidegate_tests::{Appliance, eventually};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 use std::path::Path;
 
+use skip::skipped;
 use tidegate_tests::disk::{Disk, LoopDisk, SmallDisk, fill, free};
-use tidegate_tests::patience::skipped;
 use tidegate_tests::{Appliance, Node, eventually};
 
 /// A file system in memory, where a directory takes no space.

@@ -1,9 +1,10 @@
 use std::time::Duration;
 
+use skip::skipped;
 use tidegate_tests::disk::{Disk, LoopDisk, VolatileDisk};
 use tidegate_tests::judge::assert_lawful;
 use tidegate_tests::load::Ledger;
-use tidegate_tests::patience::{how_many, skipped};
+use tidegate_tests::patience::how_many;
 use tidegate_tests::random::Random;
 use tidegate_tests::{Appliance, endpoint, tenant};
 

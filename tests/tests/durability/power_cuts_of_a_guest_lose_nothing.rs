@@ -9,7 +9,7 @@ use tidegate_tests::disk::{Disk, LoopDisk};
 use tidegate_tests::guest::{ENDPOINTS, LOG_DIRECTORY, Record, Trial, appliance, kernel, run_trial};
 use tidegate_tests::judge::{assert_lawful, lost};
 use tidegate_tests::load::Ledger;
-use tidegate_tests::patience::{how_many, skipped};
+use tidegate_tests::patience::how_many;
 use tidegate_tests::random::Random;
 use tidegate_tests::write_log::Replay;
 
@@ -66,13 +66,7 @@ fn left(record: &Record, replay: &mut Replay<'_>, cut: Cut, random: &mut Random)
 
 /// Runs a guest and says what it did; nothing where no guest can be run.
 fn recorded(sync: &str, syncs: &str, rounds: usize, random: &mut Random) -> Option<Record> {
-    let kernel = match kernel() {
-        Ok(kernel) => kernel,
-        Err(why) => {
-            skipped(&why);
-            return None;
-        }
-    };
+    let kernel = kernel()?;
     let programs = [env!("CARGO_BIN_EXE_guest-load"), env!("CARGO_BIN_EXE_without-syncs")].map(Path::new);
     let record = run_trial(&kernel, &programs, Trial { sync, syncs, rounds, seed: random.draw() });
     let record = record.unwrap_or_else(|why| panic!("{why}"));

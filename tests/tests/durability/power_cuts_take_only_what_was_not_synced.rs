@@ -3,11 +3,11 @@
 use std::process::Command;
 use std::time::Duration;
 
+use skip::skipped;
 use tidegate_tests::Appliance;
 use tidegate_tests::disk::{Disk, LoopDisk, VolatileDisk};
 use tidegate_tests::judge::lost;
 use tidegate_tests::load::Ledger;
-use tidegate_tests::patience::skipped;
 
 /// How many records the writer acknowledged, and how many a power cut left.
 fn acknowledged_and_left(disk: &mut dyn Disk, how: &str, round: u32) -> (usize, usize) {
