@@ -192,6 +192,10 @@ pub(crate) fn connection<'n>(
     let Door::Governed(id) = door else { return Ok(None) };
     let unproved = |unproved: Unproved| No::new(unproved.refusal(), unproved.to_string());
     let entry = node.connections.find(&identified.caller, id)?;
+    if head.headers().any(|(name, _)| entry.connection.poses_as_credential(name)) {
+        let why = "a field would be read as the one that the credential is in";
+        return Err(No::new(Refusal::RequestMalformed, why));
+    }
     if identified.by_connection() {
         return Ok(Some(entry));
     }

@@ -10,7 +10,11 @@
 //! that it did not send.
 //!
 //! Back to the caller: the same, and nothing of a provider's can be taken for evidence of ours.
+//!
+//! All of this is about names as whoever is behind us reads them: `X_Forwarded_For` is `X-Forwarded-For` to many
+//! (`alias.rs`).
 
+mod alias;
 mod connection;
 mod names;
 
@@ -18,13 +22,15 @@ use std::time::Duration;
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, MAX_FORWARDS, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue, Method};
 use outbound::Authority;
 use thiserror::Error;
 
-use crate::{Asked, Refusal};
+use crate::{Asked, Refusal, Way};
 
+pub(crate) use alias::{is_alias, read_as};
 pub use names::{CORRELATION_ID, Names, NamesFault};
 
 /// Why a request does not travel.
@@ -72,7 +78,9 @@ pub fn clean_request(mut headers: HeaderMap, asked: &Asked, names: &Names) -> Re
     if names.came_through_here(&headers) {
         return Err(HeaderFault { refusal: Refusal::LoopDetected, detail: "Via has our own name" });
     }
+    check_aliases(&headers)?;
     check_expectation(&headers)?;
+    check_method(asked)?;
     count_forwards(&mut headers, &asked.method)?;
     check_overrides(&headers, &asked.method)?;
     let listed = connection::listed(&headers)?;
@@ -80,9 +88,7 @@ pub fn clean_request(mut headers: HeaderMap, asked: &Asked, names: &Names) -> Re
     for name in listed {
         headers.remove(name);
     }
-    remove_where(&mut headers, |name| {
-        is_of_connection(name) || stays_here(name) || is_about_addresses(name) || is_override(name)
-    });
+    remove_where(&mut headers, does_not_travel);
     Ok(Cleaned { headers, upgrade })
 }
 
@@ -91,7 +97,10 @@ pub fn clean_response(headers: &mut HeaderMap) {
     for name in connection::listed_by_peer(headers) {
         headers.remove(name);
     }
-    remove_where(headers, |name| is_of_connection(name) || is_ours(name));
+    remove_where(headers, |name| {
+        let name = read_as(name.as_str());
+        is_of_connection(&name) || is_ours(&name)
+    });
 }
 
 /// How long an idle connection is kept by its peer, less a second for the way: `Keep-Alive: timeout=5`. Servers that wait
@@ -152,13 +161,24 @@ fn check_expectation(headers: &HeaderMap) -> Result<(), HeaderFault> {
     Err(HeaderFault { refusal: Refusal::RequestMalformed, detail: "Expect asks for something unknown" })
 }
 
-/// RFC 9110, 7.6.2: of these two methods the proxies on the way are counted. TRACE would show a caller what we add, and
-/// with a connection's credential that is the credential.
+/// TRACE would show a caller what we add, and with a connection's credential that is the credential; TRACK is another
+/// name for it. CONNECT asks for a tunnel, and not of whoever is behind us. In any case of letters: methods have theirs
+/// (RFC 9110, 9.1), and some servers take them in every one.
+fn check_method(asked: &Asked) -> Result<(), HeaderFault> {
+    let is = |method: &str| asked.method.as_str().eq_ignore_ascii_case(method);
+    let refused = |detail| Err(HeaderFault { refusal: Refusal::RequestNotAllowed, detail });
+    if is("TRACE") || is("TRACK") {
+        return refused("TRACE is not forwarded");
+    }
+    if is("CONNECT") && asked.way != Way::Connect {
+        return refused("CONNECT is not forwarded");
+    }
+    Ok(())
+}
+
+/// RFC 9110, 7.6.2: the proxies on the way are counted. (Of TRACE, too, which goes nowhere.)
 fn count_forwards(headers: &mut HeaderMap, method: &Method) -> Result<(), HeaderFault> {
     let refused = |refusal, detail| Err(HeaderFault { refusal, detail });
-    if *method == Method::TRACE {
-        return refused(Refusal::RequestNotAllowed, "TRACE is not forwarded");
-    }
     if *method != Method::OPTIONS {
         return Ok(());
     }
@@ -183,8 +203,30 @@ fn count_forwards(headers: &mut HeaderMap, method: &Method) -> Result<(), Header
 const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 
-fn is_override(name: &HeaderName) -> bool {
-    METHOD_OVERRIDES.contains(&name.as_str()) || PATH_OVERRIDES.contains(&name.as_str())
+fn is_override(name: &str) -> bool {
+    METHOD_OVERRIDES.contains(&name) || PATH_OVERRIDES.contains(&name)
+}
+
+/// A field that is read as one by which requests are judged, and that is not that one, has a second meaning for somebody
+/// behind us: another method or path than was judged, another end of the message, a proof that was looked for elsewhere.
+/// No program writes such a name by itself, so the request is refused. Aliases of what merely stays here are taken out
+/// with it, since callers may well send those without knowing.
+fn check_aliases(headers: &HeaderMap) -> Result<(), HeaderFault> {
+    const JUDGED: [&str; 4] = ["content-length", "transfer-encoding", "proxy-authorization", "tidegate-grant"];
+    let changes_meaning = |name: &str| is_override(name) || JUDGED.contains(&name);
+    if headers.keys().any(|name| is_alias(name.as_str()) && changes_meaning(&read_as(name.as_str()))) {
+        let detail = "a field is read as another one by many servers, and that one says what is asked for, or by whom";
+        return Err(HeaderFault { refusal: Refusal::RequestMalformed, detail });
+    }
+    Ok(())
+}
+
+/// What stays of a caller's fields.
+fn does_not_travel(name: &HeaderName) -> bool {
+    let read = read_as(name.as_str());
+    // Of the fields that we set, and that travel: their aliases would speak for us.
+    let poses = is_alias(name.as_str()) && [USER_AGENT, MAX_FORWARDS].iter().any(|ours| *ours == *read);
+    poses || is_of_connection(&read) || stays_here(&read) || is_about_addresses(&read) || is_override(&read)
 }
 
 /// Rules are about the method of the request line. A request that means another one would do something else than it says
@@ -207,30 +249,30 @@ fn is_websocket(headers: &HeaderMap) -> bool {
 }
 
 /// Fields of one connection, whether or not `Connection` lists them (RFC 9110, 7.6.1).
-fn is_of_connection(name: &HeaderName) -> bool {
-    [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
-        || matches!(name.as_str(), "keep-alive" | "http2-settings")
-        || name.as_str().starts_with("proxy-")
+fn is_of_connection(name: &str) -> bool {
+    [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].iter().any(|known| known == name)
+        || matches!(name, "keep-alive" | "http2-settings")
+        || name.starts_with("proxy-")
 }
 
 /// What is for us, and what we say ourselves.
-fn stays_here(name: &HeaderName) -> bool {
+fn stays_here(name: &str) -> bool {
     // `Proxy` becomes HTTP_PROXY in the environment of CGI programs; the last one lets smokescreen's callers choose their
     // own next proxy.
     is_ours(name)
-        || [HOST, CONTENT_LENGTH, EXPECT].contains(name)
-        || matches!(name.as_str(), "proxy" | "x-upstream-https-proxy")
+        || [HOST, CONTENT_LENGTH, EXPECT].iter().any(|known| known == name)
+        || matches!(name, "proxy" | "x-upstream-https-proxy")
 }
 
-fn is_ours(name: &HeaderName) -> bool {
-    name.as_str().starts_with("tidegate-")
+fn is_ours(name: &str) -> bool {
+    name.starts_with("tidegate-")
 }
 
 /// Addresses of those before us, which are nobody's business behind us.
-fn is_about_addresses(name: &HeaderName) -> bool {
-    name.as_str().starts_with("x-forwarded")
+fn is_about_addresses(name: &str) -> bool {
+    name.starts_with("x-forwarded")
         || matches!(
-            name.as_str(),
+            name,
             "forwarded"
                 | "x-real-ip"
                 | "x-client-ip"

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::path::{self, PathRefused};
 use crate::caller::presented::without_parameter;
+use crate::forward::headers::read_as;
 use crate::forward::redirect::RedirectRule;
 use crate::policy::is_unclear;
 use crate::{Asked, Way};
@@ -191,11 +192,24 @@ impl Connection {
 
     /// Leaves of a caller's cleaned fields what may travel to this provider.
     pub fn admit_request(&self, headers: &mut HeaderMap, upgrade: bool) {
-        let slots: Vec<&str> = self.fields().collect();
         retain(headers, |name| {
             let is_usual = [USER_AGENT, VIA, MAX_FORWARDS].contains(name) || (upgrade && is_of_websocket(name));
-            !slots.contains(&name.as_str()) && (is_usual || is_listed(&self.connector.manifest.request_headers, name))
+            !self.is_credentials(name.as_str())
+                && (is_usual || is_listed(&self.connector.manifest.request_headers, name))
         });
+    }
+
+    /// Whether a field of a caller's is not where the credential goes, and would be read as that by many servers: a
+    /// second credential beside ours, of which nobody knows which one counts.
+    pub(crate) fn poses_as_credential(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        self.is_credentials(&name) && !self.fields().any(|field| field == name)
+    }
+
+    /// Whether a field, its name in lower case, is the credential's, or would be read as that.
+    fn is_credentials(&self, name: &str) -> bool {
+        let name = read_as(name);
+        self.fields().any(|field| read_as(field) == name)
     }
 
     /// Leaves of an answer's fields what may come back from this provider. A place that the provider names with our
