@@ -161,6 +161,7 @@ impl From<&ResolveError> for Refusal {
         match error {
             ResolveError::Timeout => Self::DnsTimedOut,
             ResolveError::Busy => Self::Overloaded,
+            ResolveError::TenantBusy => Self::CallsLimited,
             ResolveError::NotFound { .. }
             | ResolveError::NoAddresses { .. }
             | ResolveError::Failed { .. }

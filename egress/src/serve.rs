@@ -107,7 +107,7 @@ where
         let vetted = match asked.authority.host() {
             Host::Address(address) => node.rules.vet(&asked.authority, &[*address], &allowed.openings)?,
             Host::Name(name) => {
-                let answer = self.parts.resolver.resolve(name).await?;
+                let answer = self.parts.resolver.resolve_for(&caller.tenant, name).await?;
                 trace.answered(&answer.addresses);
                 node.rules.vet(&asked.authority, &answer.addresses, &allowed.openings)?
             }

@@ -6,12 +6,14 @@
 
 mod cache;
 mod dns;
+mod shares;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::TenantId;
 use thiserror::Error;
 
 use crate::authority::{Authority, Host, HostName};
@@ -28,6 +30,11 @@ pub use dns::{DnsResolver, DnsSettings, DnsSettingsFault};
 pub trait Resolve: Send + Sync {
     /// The addresses of both families, or why there are none. Returns within a time that the implementation bounds.
     async fn resolve(&self, name: &HostName) -> Result<Answer, ResolveError>;
+
+    /// The same for a call of a tenant, which has a share of the look-ups under way where somebody sees to that.
+    async fn resolve_for(&self, _tenant: &TenantId, name: &HostName) -> Result<Answer, ResolveError> {
+        self.resolve(name).await
+    }
 }
 
 /// What DNS said. At least one address.
@@ -56,6 +63,8 @@ pub enum ResolveError {
     Garbled { why: String },
     #[error("too many lookups are under way")]
     Busy,
+    #[error("the tenant has as many lookups under way as it may")]
+    TenantBusy,
 }
 
 impl ResolveError {
@@ -63,7 +72,7 @@ impl ResolveError {
     pub fn error_type(&self) -> ErrorType {
         match self {
             Self::Timeout => ErrorType::DnsTimeout,
-            Self::Busy => ErrorType::ConnectionLimitReached,
+            Self::Busy | Self::TenantBusy => ErrorType::ConnectionLimitReached,
             Self::NotFound { .. }
             | Self::NoAddresses { .. }
             | Self::Failed { .. }
@@ -78,7 +87,7 @@ impl ResolveError {
             Self::NotFound { .. } => Some("NXDOMAIN"),
             Self::NoAddresses { .. } => Some("NOERROR"),
             Self::Failed { rcode } => Some(rcode),
-            Self::Timeout | Self::Unreachable | Self::Garbled { .. } | Self::Busy => None,
+            Self::Timeout | Self::Unreachable | Self::Garbled { .. } | Self::Busy | Self::TenantBusy => None,
         }
     }
 
@@ -92,6 +101,7 @@ impl ResolveError {
             Self::Unreachable => "unreachable",
             Self::Garbled { .. } => "garbled",
             Self::Busy => "busy",
+            Self::TenantBusy => "tenant-busy",
         }
     }
 }

@@ -117,6 +117,34 @@ async fn nobody_there_is_a_fault_in_bounded_time() {
 }
 
 #[tokio::test]
+async fn whoever_finds_all_lookups_under_way_waits_for_its_turn_and_not_for_ever() {
+    let server = Server::start(|asked| match asked.name.as_str() {
+        "silent.example" => Reply::Silence,
+        _ => of_family(asked, &[("93.184.216.34", 60)]),
+    })
+    .await;
+    let resolver = |lookups_max, timeout| {
+        let settings = DnsSettings { lookups_max, timeout, ..hasty(&server) };
+        Arc::new(DnsResolver::new(&settings).unwrap())
+    };
+    let slow = resolver(1, Duration::from_secs(1));
+    let slower = Arc::clone(&slow);
+    let silent = tokio::spawn(async move { slower.resolve(&silent_name()).await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let turn = slow.resolve(&HostName::parse("a.example").unwrap()).await;
+    assert!(turn.is_ok(), "its turn came after half a second: {turn:?}");
+    assert_eq!(silent.await.unwrap(), Err(ResolveError::Timeout));
+    // A turn that never comes.
+    let began = Instant::now();
+    assert_eq!(resolver(0, Duration::from_millis(300)).resolve(&silent_name()).await, Err(ResolveError::Busy));
+    assert!(began.elapsed() < Duration::from_secs(2));
+}
+
+fn silent_name() -> HostName {
+    HostName::parse("silent.example").unwrap()
+}
+
+#[tokio::test]
 async fn a_truncated_answer_is_fetched_whole_and_vetted_whole() {
     // The datagram shows public addresses; the whole answer has a private one at its end.
     let server = Server::start(|asked| {

@@ -134,9 +134,9 @@ settings! {
         /// Names in the cache.
         cache_names_max: u32 = 10_000, Count(1..=10_000_000), restart,
             "About 500 bytes each, 5 MiB.";
-        /// Look-ups under way at one time.
+        /// Look-ups under way at one time, and a quarter of them for one tenant. A tenant that is over its quarter is refused (`calls-limited`); the others wait for their turn, within `timeout`.
         lookups_max: u32 = 512, Count(1..=65_536), restart,
-            "Each holds a few sockets. At 50 ms each, 10,000 names a second that are not in the cache.";
+            "Each holds a few sockets. At 50 ms each, 10,000 names a second that are not in the cache. Whoever answers slowly for the names that it calls has a quarter and no more.";
     }
 
     /// Bounds on calls. A tunnel is a call for as long as it is open.

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::Clock;
+use domain::{Clock, TenantId};
 use moka::future::Cache;
 
+use super::shares::Shares;
 use super::{Answer, Resolve, ResolveError};
 use crate::authority::HostName;
 
@@ -29,6 +30,8 @@ pub struct CacheSettings {
     pub negative_ttl_max: Duration,
     /// How long a failure is kept: RFC 9520 wants 1 s at least and 5 min at most.
     pub failure_ttl: Duration,
+    /// Names that are looked up at one time for one tenant.
+    pub lookups_per_tenant_max: usize,
 }
 
 impl Default for CacheSettings {
@@ -39,6 +42,8 @@ impl Default for CacheSettings {
             ttl_max: Duration::from_mins(5),
             negative_ttl_max: Duration::from_secs(30),
             failure_ttl: Duration::from_secs(1),
+            // A quarter of all: see `DnsSettings`.
+            lookups_per_tenant_max: 128,
         }
     }
 }
@@ -50,6 +55,7 @@ pub struct CachedResolver<R> {
     settings: CacheSettings,
     clock: Arc<dyn Clock>,
     entries: Cache<HostName, Arc<Entry>>,
+    shares: Shares,
 }
 
 #[derive(Debug)]
@@ -63,7 +69,8 @@ impl<R: Resolve> CachedResolver<R> {
     /// An empty cache in front of this resolver.
     pub fn new(resolver: R, settings: CacheSettings, clock: Arc<dyn Clock>) -> Self {
         let entries = Cache::new(settings.names_max);
-        Self { resolver, settings, clock, entries }
+        let shares = Shares::new(settings.lookups_per_tenant_max);
+        Self { resolver, settings, clock, entries, shares }
     }
 
     /// Names that are kept, more or less; for a gauge.
@@ -97,8 +104,20 @@ impl<R: Resolve> CachedResolver<R> {
                 | ResolveError::Garbled { .. },
             ) => settings.failure_ttl,
             // It says nothing about the name.
-            Err(ResolveError::Busy) => Duration::ZERO,
+            Err(ResolveError::Busy | ResolveError::TenantBusy) => Duration::ZERO,
         }
+    }
+
+    async fn kept(&self, name: &HostName, now: Duration) -> Option<Result<Answer, ResolveError>> {
+        let entry = self.entries.get(name).await.filter(|entry| now < entry.expires)?;
+        Some(entry.outcome.clone())
+    }
+
+    async fn found(&self, name: &HostName, now: Duration) -> Result<Answer, ResolveError> {
+        // All who come here for one name wait for one lookup; if its caller goes away, the next one takes it over.
+        let lookup = Box::pin(self.look_up(name));
+        let found = self.entries.entry_by_ref(name).or_insert_with_if(lookup, |kept| kept.expires <= now).await;
+        found.into_value().outcome.clone()
     }
 }
 
@@ -106,15 +125,20 @@ impl<R: Resolve> CachedResolver<R> {
 impl<R: Resolve> Resolve for CachedResolver<R> {
     async fn resolve(&self, name: &HostName) -> Result<Answer, ResolveError> {
         let now = self.clock.monotonic();
-        if let Some(entry) = self.entries.get(name).await
-            && now < entry.expires
-        {
-            return entry.outcome.clone();
+        match self.kept(name, now).await {
+            Some(kept) => kept,
+            None => self.found(name, now).await,
         }
-        // All who come here for one name wait for one lookup; if its caller goes away, the next one takes it over.
-        let lookup = Box::pin(self.look_up(name));
-        let found = self.entries.entry_by_ref(name).or_insert_with_if(lookup, |kept| kept.expires <= now).await;
-        found.into_value().outcome.clone()
+    }
+
+    async fn resolve_for(&self, tenant: &TenantId, name: &HostName) -> Result<Answer, ResolveError> {
+        let now = self.clock.monotonic();
+        if let Some(kept) = self.kept(name, now).await {
+            return kept;
+        }
+        // Before it is waited for with others: whose share is used up is nobody else's matter.
+        let _asking = self.shares.begin(tenant, name)?;
+        self.found(name, now).await
     }
 }
 

@@ -210,7 +210,8 @@ impl From<ResolveError> for No {
             | ResolveError::Timeout
             | ResolveError::Unreachable
             | ResolveError::Garbled { .. }
-            | ResolveError::Busy => Verdict::Undecided { refusal, why },
+            | ResolveError::Busy
+            | ResolveError::TenantBusy => Verdict::Undecided { refusal, why },
         })
     }
 }

@@ -136,3 +136,37 @@ async fn the_cache_holds_no_more_than_it_may() {
     resolver.entries.run_pending_tasks().await;
     assert!(resolver.names() <= 100, "{}", resolver.names());
 }
+
+#[tokio::test]
+async fn nobody_has_more_lookups_under_way_than_its_share() {
+    let gate = Arc::new(Notify::new());
+    let script = Script { gate: Some(Arc::clone(&gate)), ..Script::default() };
+    let (resolver, _) = cached(script, CacheSettings { lookups_per_tenant_max: 2, ..CacheSettings::default() });
+    let resolver = Arc::new(resolver);
+    let resolve = |tenant: &str, host: &str| {
+        let (resolver, tenant, host) = (Arc::clone(&resolver), TenantId::parse(tenant).unwrap(), name(host));
+        tokio::spawn(async move { resolver.resolve_for(&tenant, &host).await })
+    };
+    // Six calls, and two look-ups.
+    let mut waiting: Vec<_> =
+        ["a.example", "b.example"].repeat(3).into_iter().map(|host| resolve("acme", host)).collect();
+    tokio::task::yield_now().await;
+    assert_eq!(resolve("acme", "c.example").await.unwrap(), Err(ResolveError::TenantBusy));
+    // Another tenant has its own share, and the refused name is not spoilt for it.
+    waiting.push(resolve("other", "c.example"));
+    while resolver.resolver.asked.load(Ordering::SeqCst) < 3 {
+        tokio::task::yield_now().await;
+    }
+    assert!(waiting.iter().all(|waits| !waits.is_finished()));
+    while waiting.iter().any(|waits| !waits.is_finished()) {
+        gate.notify_waiters();
+        tokio::task::yield_now().await;
+    }
+    for waits in waiting {
+        assert!(waits.await.unwrap().is_ok());
+    }
+    assert_eq!(resolver.resolver.asked.load(Ordering::SeqCst), 3);
+    // What is kept is nobody's share.
+    let acme = TenantId::parse("acme").unwrap();
+    assert!(resolver.resolve_for(&acme, &name("c.example")).await.is_ok());
+}
