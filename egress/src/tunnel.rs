@@ -159,7 +159,10 @@ impl Tunnel {
                 let mut read = pin!(client.read_buf(&mut space));
                 poll_fn(|cx| match read.as_mut().poll(cx) {
                     Poll::Ready(read) => Poll::Ready(read.map_err(|_| End::ClientReset)),
-                    Poll::Pending => watch.poll_end(cx, Some((deadline, End::Mismatch(Mismatch::Silent)))).map(Err),
+                    // A piece of a ClientHello makes nothing look whole: nobody has got any of it.
+                    Poll::Pending => {
+                        watch.poll_end(cx, false, Some((deadline, End::Mismatch(Mismatch::Silent)))).map(Err)
+                    }
                 })
                 .await?
             };

@@ -65,14 +65,15 @@ impl<'a, M> Watch<'a, M> {
         self.last_passed = Instant::now();
     }
 
-    /// Whether it has to end now. If not, the task is woken when it has to. `also` is a deadline of the moment.
-    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, also: Option<(Instant, End)>) -> Poll<End> {
+    /// Whether it has to end now. If not, the task is woken when it has to. `holds` is whether something has come that a
+    /// reader has not taken; `also` is a deadline of the moment.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, holds: bool, also: Option<(Instant, End)>) -> Poll<End> {
         self.live.register(cx.waker());
         let order = self.live.order();
         if let Some(Order::Stop(why)) = order {
             return Poll::Ready(End::Revoked(why));
         }
-        let (due, end) = self.due(order, also);
+        let (due, end) = self.due(order, holds, also);
         if self.timer.deadline() > due {
             self.timer.as_mut().reset(due);
         }
@@ -86,19 +87,22 @@ impl<'a, M> Watch<'a, M> {
     }
 
     /// What comes first.
-    fn due(&self, order: Option<Order>, also: Option<(Instant, End)>) -> (Instant, End) {
+    fn due(&self, order: Option<Order>, holds: bool, also: Option<(Instant, End)>) -> (Instant, End) {
         let mut first = (later(self.live.opened(), self.bounds.lifetime), End::Lifetime);
         let mut at = |due: Instant, end: End| {
             if due < first.0 {
                 first = (due, end);
             }
         };
-        at(later(self.last_passed, self.bounds.idle_timeout), End::Idle);
+        at(later(self.last_passed, self.bounds.idle_timeout), if holds { End::Stalled } else { End::Idle });
         if let Some(until) = self.bounds.until {
             at(until, End::GrantExpired);
         }
         if let Some(Order::Drain { deadline }) = order {
-            at(self.last_passed + DRAIN_QUIET, End::Drained);
+            // A reader that pauses has not got everything, so that its tunnel is not idle, however quiet it is.
+            if !holds {
+                at(self.last_passed + DRAIN_QUIET, End::Drained);
+            }
             at(deadline, End::DrainDeadline);
         }
         if let Some((due, end)) = also {

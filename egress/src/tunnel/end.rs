@@ -12,15 +12,17 @@ pub enum End {
     Mismatch(Mismatch),
     /// Nothing passed in either direction for as long as that may be.
     Idle,
+    /// The same, and what had come for one side was not taken by it.
+    Stalled,
     /// It was as old as a tunnel may get.
     Lifetime,
     /// The caller's proof ran out.
     GrantExpired,
     /// It was ended from outside: the caller's proof was revoked, or a kill switch thrown.
     Revoked(Refusal),
-    /// The appliance drains, and nothing was passing.
+    /// The appliance drains, and nothing was passing nor waiting for a reader.
     Drained,
-    /// The appliance drains, and its deadline came while something was passing.
+    /// The appliance drains, and its deadline came while something was passing, or waiting for a reader.
     DrainDeadline,
     /// The client sent more than may be sent.
     SentTooMuch,
@@ -39,6 +41,7 @@ impl End {
             Self::Finished => "finished",
             Self::Mismatch(_) => "mismatch",
             Self::Idle => "idle",
+            Self::Stalled => "stalled",
             Self::Lifetime => "lifetime",
             Self::GrantExpired => "grant-expired",
             Self::Revoked(_) => "revoked",
@@ -57,7 +60,7 @@ impl End {
         match self {
             Self::Mismatch(Mismatch::Silent) => Some(Refusal::RequestTimeout),
             Self::Mismatch(_) => Some(Refusal::TunnelMismatch),
-            Self::Idle => Some(Refusal::IdleTimeout),
+            Self::Idle | Self::Stalled => Some(Refusal::IdleTimeout),
             Self::GrantExpired => Some(Refusal::CallerUnknown),
             Self::Revoked(code) => Some(*code),
             Self::DrainDeadline => Some(Refusal::Overloaded),
@@ -73,7 +76,8 @@ impl End {
         match self {
             // A pool that sees a clean end of an idle connection takes another one; a reset it may report as a fault.
             Self::Finished | Self::Idle | Self::Drained | Self::Mismatch(_) => false,
-            Self::Lifetime
+            Self::Stalled
+            | Self::Lifetime
             | Self::GrantExpired
             | Self::Revoked(_)
             | Self::DrainDeadline

@@ -71,6 +71,16 @@ impl Flow {
         self.state == State::Broken
     }
 
+    /// Whether something has come that its reader does not have yet: bytes, or the end behind them. An end of the tunnel
+    /// cuts it off.
+    pub(super) fn holds(&self) -> bool {
+        match self.state {
+            State::Open => self.written < self.held.len() || self.is_unflushed,
+            State::Ending => true,
+            State::Ended | State::Broken => false,
+        }
+    }
+
     /// Moves what can be moved, and says whether that was anything. The task is woken when there is more.
     pub(super) fn poll_move<R, W>(
         &mut self,

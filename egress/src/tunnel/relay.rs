@@ -40,7 +40,7 @@ where
         if has_passed {
             watch.passed();
         }
-        watch.poll_end(cx, None)
+        watch.poll_end(cx, both.out.holds() || both.back.holds(), None)
     })
     .await
 }

@@ -343,8 +343,17 @@ async fn whoever_does_not_read_is_idle_too_and_costs_one_buffer() {
     // What the two pipes hold, and what one read took.
     assert_eq!(wrote, 64 + 64 + 64);
     assert_eq!(running.live.to_destination(), 64);
-    assert_eq!(running.ended.await.unwrap().end, End::Idle);
+    assert_eq!(running.ended.await.unwrap().end, End::Stalled);
     assert_eq!(quiet.elapsed().as_secs(), 60);
+}
+
+#[tokio::test]
+async fn what_a_reader_has_not_taken_is_not_cut_off_by_a_clean_end() {
+    let mut running = run_over_tcp(plain(Bounds { idle_timeout: Duration::from_millis(500), ..bounds() })).await;
+    while timeout(Duration::from_millis(100), running.client.write(&[0; 100_000])).await.is_ok() {}
+    assert_eq!(running.ended.await.unwrap().end, End::Stalled);
+    let fault = tokio::io::copy(&mut running.destination, &mut tokio::io::sink()).await.unwrap_err();
+    assert_eq!(fault.kind(), io::ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]
@@ -458,6 +467,34 @@ async fn a_drain_takes_the_idle_first_and_the_others_at_its_deadline() {
     let quiet = Instant::now();
     assert_eq!(running.ended.await.unwrap().end, End::Drained);
     assert_eq!(quiet.elapsed().as_secs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_waits_for_a_reader_that_pauses() {
+    let paused = || async {
+        let mut running = run_over(plain(bounds()), 64);
+        // The reader's pipe is full, and as much again is with us.
+        for _ in 0..2 {
+            running.client.write_all(&[1; 64]).await.unwrap();
+            settle().await;
+        }
+        running.live.drain(Instant::now() + Duration::from_secs(30));
+        running
+    };
+    let mut running = paused().await;
+    advance(Duration::from_secs(20)).await;
+    settle().await;
+    assert!(!running.ended.is_finished());
+    expect(&mut running.destination, &[1; 128]).await;
+    let quiet = Instant::now();
+    assert_eq!(running.ended.await.unwrap().end, End::Drained);
+    assert_eq!(quiet.elapsed().as_secs(), 1);
+
+    let running = paused().await;
+    let began = Instant::now();
+    let end = running.ended.await.unwrap().end;
+    assert!(end == End::DrainDeadline && end.is_abrupt());
+    assert_eq!(began.elapsed().as_secs(), 30);
 }
 
 #[tokio::test(start_paused = true)]
