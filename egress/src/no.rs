@@ -9,7 +9,7 @@ use outbound::{ErrorType, Refused, ResolveError};
 use crate::forward::HopFault;
 use crate::forward::headers::HeaderFault;
 use crate::policy::Denied;
-use crate::{CallsFull, Refusal, SendState};
+use crate::{CallsFull, NoExit, Refusal, SendState};
 
 /// Why a call goes no further.
 #[derive(Debug)]
@@ -74,6 +74,12 @@ impl From<NotVetted> for No {
             NotVetted::Refused(refused) => refused.into(),
             NotVetted::Unresolved(error) => error.into(),
         }
+    }
+}
+
+impl From<NoExit> for No {
+    fn from(none: NoExit) -> Self {
+        Self::new(Refusal::ExitUnavailable, none.to_string())
     }
 }
 

@@ -114,7 +114,7 @@ where
         };
 
         // 4. From where: the tenant's pool, and never an address that nobody published.
-        let exit = node.exit(allowed.pool.as_deref(), &caller.tenant)?;
+        let exit = node.exits.of_tenant(allowed.pool.as_deref(), &caller.tenant)?;
         let tls = (asked.scheme == Scheme::Https).then(|| node.tls.clone());
         trace.decided();
         let (rules, openings) = (Arc::clone(&node.rules), allowed.openings);

@@ -1,7 +1,5 @@
 //! The role that lets calls out: who may come, what is off, where names are looked up, and its service.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -17,13 +15,13 @@ use egress::ports::{PortCounting, PortMetrics, PortRange, Ports, Pressure};
 use egress::ranges::{self, At, BookFound, PublicSite, RangesMetrics, Shelf};
 use egress::switches::Switches;
 use egress::{
-    About, Callers, Calls, Connections, Egress, Ends, Entry, Parts, Policy, Recorder, Refusal, Settings, Snapshot,
-    settings,
+    About, Callers, Calls, Connections, Egress, Ends, Entry, Exits, Parts, Policy, Recorder, Refusal, Settings,
+    Snapshot, settings,
 };
 use listen::{Behaviour, Forms, HalfClose, ServerHandle, TlsBounds, TlsServer};
 use outbound::dial::{ClientIdentity, TcpConnector};
 use outbound::resolve::{CachedResolver, DnsResolver};
-use outbound::{AddressTable, Alpn, Dialer, ExitAddress, Own, Resolve, Roots, TlsClient};
+use outbound::{AddressTable, Alpn, Dialer, Own, Resolve, Roots, TlsClient};
 use prometheus_client::registry::Registry;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -151,8 +149,7 @@ impl WayOut {
                 own: Own::default(),
                 nat64: Vec::new(),
             }),
-            pools: HashMap::new(),
-            needs_pool: true,
+            exits: Exits::nowhere(),
             connections: Connections::default(),
             tls: tls.clone(),
         };
@@ -445,7 +442,7 @@ impl Loader {
             Fault::warning(&self.path, "egress.limits.ports_percent_max", message)
         }));
         let ids = tenants.clone().map(|(tenant, out)| (&tenant.id, out)).collect::<Vec<(&TenantId, _)>>();
-        let pools = self.pools(appliance);
+        let exits = self.exits(appliance);
         let connections: Vec<(TenantId, Entry)> =
             self.connections(appliance.egress.http2, tenants.clone(), &mut faults);
         let names = match Names::new(&appliance.egress.name, None) {
@@ -460,8 +457,7 @@ impl Loader {
             names,
             policy: compiled.policy(ids),
             rules: Arc::new(compiled.vetting(own)),
-            pools,
-            needs_pool: ranges::needs_pool(&appliance.egress, &self.shelf.found()),
+            exits,
             connections: Connections::new(connections),
             tls: speaking(&self.tls, appliance.egress.http2),
         }));
@@ -473,35 +469,14 @@ impl Loader {
 }
 
 impl Loader {
-    /// The pools, without what the book of exit ranges says nobody may leave from. The file was found to be in order with
-    /// it; but a book can come later than a file, from elsewhere, and no call leaves from what is not published.
-    fn pools(&self, appliance: &Appliance) -> HashMap<Box<str>, Arc<[ExitAddress]>> {
-        let published = self.shelf.current();
-        let mut left_out = Vec::new();
-        let mut may = |pool: &config::Pool, address: IpAddr| {
-            let Some(published) = published.as_ref().filter(|_| !pool.private) else { return true };
-            let why = published.covers(&pool.name.value, address).err();
-            left_out.extend(
-                why.as_ref()
-                    .map(|why| format!("no call leaves from {address} of the pool \"{}\": it {why}", pool.name.value)),
-            );
-            why.is_none()
-        };
-        let mut pools = HashMap::new();
-        for pool in &appliance.egress.pool {
-            let exits = pool.addresses.iter().map(|address| settings::exit(&address.value, pool.freebind));
-            let exits = exits.filter_map(|exit| {
-                let v4 = exit.v4.filter(|address| may(pool, IpAddr::V4(*address)));
-                let v6 = exit.v6.filter(|address| may(pool, IpAddr::V6(*address)));
-                (v4.is_some() || v6.is_some()).then_some(ExitAddress { v4, v6, ..exit })
-            });
-            pools.insert(pool.name.value.as_str().into(), exits.collect());
-        }
+    /// Where calls leave from. What of the file's pools nobody may leave from is told.
+    fn exits(&self, appliance: &Appliance) -> Exits {
+        let (exits, left_out) = Exits::of(&appliance.egress, &self.shelf.found());
         if !left_out.is_empty() {
             tracing::error!(addresses = left_out.len(), first = ?left_out.first(), "exit addresses are not published");
         }
         self.shelf.tell_unpublished(left_out);
-        pools
+        exits
     }
 
     /// Every connection, with TLS of its own where it has some. One whose TLS cannot be made is told of and is not there.

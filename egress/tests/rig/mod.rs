@@ -33,7 +33,9 @@ use tidegate_egress::governed::{Connection, Connector};
 use tidegate_egress::metrics::Metrics;
 use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, TenantPolicy};
 use tidegate_egress::switches::{Scope, Switch, Switches};
-use tidegate_egress::{Callers, Calls, Egress, Ends, Entry, Parts, Policy, Record, Recorder, Settings, Snapshot};
+use tidegate_egress::{
+    Callers, Calls, Egress, Ends, Entry, Exits, Parts, Policy, Record, Recorder, Settings, Snapshot,
+};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -134,8 +136,7 @@ impl Rig {
             names: tidegate_egress::forward::headers::Names::new("edge", None).unwrap(),
             policy: Policy::new(Arc::new(everybody), tenants),
             rules: Arc::new(rules),
-            pools: HashMap::new(),
-            needs_pool: false,
+            exits: Exits::default(),
             connections: tidegate_egress::Connections::new(provider.map(connection_to)),
             tls: TlsClient::new(&roots_of(provider), None, &[Alpn::Http2, Alpn::Http11]).unwrap(),
         };

@@ -7,15 +7,19 @@ use domain::{Clock, ConnectorId, TenantId};
 use egress::governed::Connection;
 use egress::policy::{Note, Ruling};
 use egress::switches::Switch;
-use egress::{Asked, Caller, DEFAULT_POOL, Identity, Refusal, Way, exit_of};
+use egress::{Asked, Caller, DEFAULT_POOL, Identity, Refusal, Way};
 use http::Method;
 use outbound::{
-    Authority, CachedResolver, DnsResolver, Host, Malformed, Opening, Refused, Resolve, ResolveError, Scheme, Target,
+    Authority, CachedResolver, DnsResolver, Exit, Host, Malformed, Opening, Refused, Resolve, ResolveError, Scheme,
+    Target,
 };
 
 use super::super::args::{Answer, Explain};
 use super::super::exit::{Failure, Outcome};
 use super::Node;
+
+/// Exit addresses that are told of, since no call leaves from them: as many as somebody reads.
+const REMARKS_MAX: usize = 5;
 
 /// What is asked, as it was typed.
 pub(super) struct Question {
@@ -281,6 +285,7 @@ async fn steps(
     if let Err(refused) = node.vetting.vet(authority, &answer, openings) {
         return Ok(Err(refused.into()));
     }
+    judgement.remarks.extend(node.unpublished.iter().take(REMARKS_MAX).cloned());
     Ok(exit(node, name.pool.as_deref(), &question.tenant).map(|exit| judgement.exit = exit))
 }
 
@@ -314,20 +319,10 @@ fn by_name(node: &Node, question: &Question, judgement: &mut Judgement) -> Resul
 
 /// The pool and the tenant's own address in it; none where the kernel chooses.
 fn exit(node: &Node, pool: Option<&str>, tenant: &TenantId) -> Result<Option<(String, Vec<IpAddr>)>, No> {
-    let pools = &node.appliance.egress.pool;
-    if pools.is_empty() {
-        return Ok(None);
-    }
-    let name = pool.unwrap_or(DEFAULT_POOL);
-    let found = pools.iter().find(|pool| pool.name.value == name);
-    let address = found.and_then(|pool| {
-        let place = exit_of(pool.addresses.iter().map(|address| (address.value.v4, address.value.v6)), tenant)?;
-        pool.addresses.get(place).map(|address| address.value)
-    });
-    let none = || No::refused(Refusal::ExitUnavailable, &format_args!("there is no exit pool {name}"));
-    let address = address.ok_or_else(none)?;
+    let exit = node.exits.of_tenant(pool, tenant).map_err(|none| No::refused(Refusal::ExitUnavailable, &none))?;
+    let Exit::From(address) = exit else { return Ok(None) };
     let both = [address.v4.map(IpAddr::V4), address.v6.map(IpAddr::V6)];
-    Ok(Some((name.to_owned(), both.into_iter().flatten().collect())))
+    Ok(Some((pool.unwrap_or(DEFAULT_POOL).to_owned(), both.into_iter().flatten().collect())))
 }
 
 fn resolver(node: &Node, clock: Arc<dyn Clock>) -> Outcome<CachedResolver<DnsResolver>> {

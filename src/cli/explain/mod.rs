@@ -13,9 +13,10 @@ use std::sync::Arc;
 use config::{Appliance, Fault, TenantFiles};
 use domain::TenantId;
 use domain::text::Untrusted;
-use egress::Policy;
 use egress::compile::{self, Compiled, TenantOut};
+use egress::ranges::{BookFound, Shelf};
 use egress::switches::Switches;
+use egress::{Exits, Policy};
 
 use super::Shell;
 use super::args::Explain;
@@ -30,6 +31,9 @@ struct Node {
     /// What of the tenant's file is about calls.
     out: Option<Arc<TenantOut>>,
     vetting: outbound::Rules,
+    exits: Exits,
+    /// Exit addresses of the file that no call leaves from, a sentence each.
+    unpublished: Vec<String>,
     switches: Switches,
 }
 
@@ -87,10 +91,18 @@ impl Node {
             let next = "a node with this file does not start: nobody would know what has to be off";
             Failure::failed(Untrusted::with_limit(fault.to_string().as_bytes(), 1024), next)
         })?;
+        let book = Shelf::open(&appliance.egress.ranges.book).found();
+        if let BookFound::Faulty(fault) = &book {
+            let next = "a node with this book does not start: nobody could say which addresses are published";
+            return Err(Failure::failed(Untrusted::with_limit(fault.as_bytes(), 1024), next));
+        }
+        let (exits, unpublished) = Exits::of(&appliance.egress, &book);
         let out = tenants.get(asked).cloned().flatten();
         Ok(Self {
             policy: compiled.policy(tenants.iter().map(|(id, out)| (id, out.as_ref()))),
             vetting: compiled.vetting(compile::own(&appliance, interfaces)),
+            exits,
+            unpublished,
             appliance,
             out,
             switches,

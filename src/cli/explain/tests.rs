@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use serde_json::Value;
 
 use super::super::exit::Exit;
-use super::super::testing::{Files, Ran, run_os};
+use super::super::testing::{Files, Ran, run, run_os};
 
 /// Where the appliance of the corpus's placeholders lives.
 const LISTEN_IP: &str = "198.51.100.20";
@@ -101,6 +101,54 @@ fn a_yes_says_why() {
             "*.example.com | tenants/acme.toml:5 | allows",
         ]
     );
+}
+
+#[test]
+fn the_exit_is_one_that_serving_has() {
+    const RANGES: &str = "[egress.ranges]\nnotice = \"0s\"\ndrain = \"0s\"\n";
+    let pool = |addresses: &str| {
+        format!("[egress]\nmode = \"open\"\n[[egress.pool]]\nname = \"default\"\naddresses = [{addresses}]\n{RANGES}")
+    };
+    let asked = |files: &Files| {
+        let ran = explain(files, "https://api.example.com/", &["--answer", PUBLIC, "--json"]);
+        let said = json(&ran);
+        (ran.exit, said["code"].clone(), said["exit"]["addresses"].clone(), said["notes"].clone())
+    };
+    let files = node(&format!("[egress]\nmode = \"open\"\n{RANGES}"), "");
+    assert_eq!(asked(&files), (Exit::Yes, Value::Null, Value::Null, Value::from(Vec::<String>::new())));
+
+    let ranges = |words: &[&str]| {
+        let config = files.config();
+        let all = [&["egress", "ranges"], words, &["--config", config.to_str().unwrap()]].concat();
+        let ran = run(&all);
+        assert_eq!(ran.exit, Exit::Yes, "{words:?}: {}{}", ran.answer, ran.remarks);
+    };
+    ranges(&["key", "--make"]);
+    ranges(&["announce", "93.184.216.0/24"]);
+    // What the kernel would choose is in no range.
+    let (exit, code, _, _) = asked(&files);
+    assert_eq!((exit, code), (Exit::No, "exit-unavailable".into()));
+
+    let write = |addresses: &str| {
+        let text = format!(
+            "[gateway]\npublic_url = \"https://hooks.example.com\"\n[log]\ndirectory = \"log\"\n{}",
+            pool(addresses)
+        );
+        files.write("tidegate.toml", &text);
+    };
+    write("{ v4 = \"93.184.216.7\" }");
+    let (exit, code, _, notes) = asked(&files);
+    assert_eq!((exit, code), (Exit::No, "exit-unavailable".into()), "it is announced, and nothing more");
+    assert!(notes[0].as_str().unwrap().contains("announced and not active"), "{notes}");
+    ranges(&["activate", "93.184.216.0/24"]);
+    let (exit, _, addresses, notes) = asked(&files);
+    assert_eq!((exit, addresses, notes), (Exit::Yes, json!(["93.184.216.7"]), json!([])));
+    // Wherever the tenant's place among all of them would be.
+    let others: Vec<_> = (1..40).map(|nth| format!("{{ v4 = \"93.184.217.{nth}\" }}")).collect();
+    write(&format!("{}, {{ v4 = \"93.184.216.7\" }}", others.join(", ")));
+    let (exit, _, addresses, notes) = asked(&files);
+    assert_eq!((exit, addresses), (Exit::Yes, json!(["93.184.216.7"])));
+    assert_eq!(notes.as_array().unwrap().len(), 5, "{notes}");
 }
 
 #[test]
