@@ -90,11 +90,12 @@ impl Exits {
 /// Which of a pool's addresses is the tenant's, by its place in the pool.
 ///
 /// By rendezvous hashing: where an address is added, only those move that move to it, and where one is taken away, only
-/// its own. Providers allowlist what a tenant calls from, so that a pool that grows must not move everybody.
+/// its own. Providers allowlist what a tenant calls from, so that a pool that grows must not move everybody. An entry of
+/// both families is known by its IPv4 address: one that is given an IPv6 address, or that loses it, moves nobody.
 fn place_of(pool: impl IntoIterator<Item = (Option<Ipv4Addr>, Option<Ipv6Addr>)>, tenant: &TenantId) -> Option<usize> {
     let scores = pool.into_iter().enumerate().map(|(place, (v4, v6))| {
+        let v6 = v6.filter(|_| v4.is_none()).map(|address| address.octets()).unwrap_or_default();
         let v4 = v4.map(|address| address.octets()).unwrap_or_default();
-        let v6 = v6.map(|address| address.octets()).unwrap_or_default();
         (score(tenant.as_bytes().iter().chain(&[0]).chain(&v4).chain(&v6)), place)
     });
     scores.max().map(|(_, place)| place)
@@ -143,6 +144,23 @@ mod tests {
         // A fifth of them, as the new one's share is.
         let share = moved.count();
         assert!((1_800..2_200).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn an_address_that_gets_or_loses_its_ipv6_moves_nobody() {
+        let v6 = |nth: u16| Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, nth));
+        let alone = pool(4);
+        let both: Vec<_> = alone.iter().zip(1..).map(|((v4, _), nth)| (*v4, v6(nth))).collect();
+        assert_eq!(places(&both), places(&alone));
+        let mut one = both.clone();
+        one[2].1 = None;
+        assert_eq!(places(&one), places(&alone));
+        // An IPv4 address that is added moves those alone who move to its entry, or away from it.
+        let mut only_v6: Vec<_> = (1..=4).map(|nth| (None, v6(nth))).collect();
+        let before = places(&only_v6);
+        only_v6[1].0 = alone[1].0;
+        let after = places(&only_v6);
+        assert!(before.iter().zip(&after).all(|(before, after)| before == after || [*before, *after].contains(&1)));
     }
 
     #[test]
