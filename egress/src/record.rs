@@ -1,6 +1,7 @@
 //! Decision records: one per hop, refused ones too. What was asked, by whom, what decided, where it led, what became
 //! of it. A record never holds a credential, a query string or a body.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use domain::{ConnectionId, ConnectorId, TenantId};
@@ -139,6 +140,10 @@ pub struct Record {
     /// The destination's own status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// By what names the provider's own logs know the request: the connector's `correlation_headers` that the answer had, by
+    /// their names in lower case; bounded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub provider_ids: BTreeMap<Box<str>, Box<str>>,
     /// `done`, or the code of the refusal or fault that ended it.
     pub outcome: Box<str>,
     /// What only the operator is told.

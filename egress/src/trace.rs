@@ -1,5 +1,6 @@
 //! What is known of a call so far: its record, as it grows.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +143,12 @@ impl Trace {
         self.record.connector = Some(entry.connection.connector_id().clone());
     }
 
+    /// By what names the provider's logs know the request.
+    pub(crate) fn is_known_as<'n>(&mut self, ids: impl Iterator<Item = (&'n str, &'n [u8])>) {
+        let text = |value: &[u8]| Untrusted::with_limit(value, TEXT_BYTES_MAX).to_string();
+        self.record.provider_ids = ids.map(|(name, value)| (name.into(), text(value).into())).collect();
+    }
+
     pub(crate) fn went_by(&mut self, went: &Went) {
         self.connected(went.address.socket(), went.local.ip(), went.connect, went.tls);
         self.record.pooled = went.pooled;
@@ -190,6 +197,7 @@ impl Trace {
             received_bytes: 0,
             times: Times::default(),
             status: None,
+            provider_ids: BTreeMap::new(),
             detail: "".into(),
             send_state: SendState::NotSent,
             ..(*self.record).clone()
@@ -286,6 +294,7 @@ fn blank(correlation: CorrelationId, peer: SocketAddr) -> Record {
         received_bytes: 0,
         times: Times::default(),
         status: None,
+        provider_ids: BTreeMap::new(),
         outcome: "done".into(),
         detail: "".into(),
         send_state: SendState::NotSent,

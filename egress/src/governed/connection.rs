@@ -226,6 +226,13 @@ impl Connection {
         }
     }
 
+    /// By what names the provider's logs know a request, as its answer says. One that has our credential in it is none.
+    pub fn provider_ids<'c>(&'c self, answer: &'c HeaderMap) -> impl Iterator<Item = (&'c str, &'c [u8])> {
+        let names = self.connector.manifest.correlation_headers.iter();
+        let found = names.filter_map(|name| Some((&**name, answer.get(&**name)?.as_bytes())));
+        found.filter(|(_, value)| !self.is_revealed(value))
+    }
+
     /// How its redirects are followed; none where they are not. The caller may ask for it, and for fewer.
     pub fn redirects(&self, asked_for: Option<u16>, max: u16) -> Option<RedirectRule> {
         let redirects = &self.connector.manifest.redirects;

@@ -25,6 +25,9 @@ pub trait Judge: Send {
     /// The passage of a hop. `hop` counts from 0, which is judged before the call begins; here it is 1 and more.
     fn judge(&mut self, hop: u16, asked: &Asked) -> impl Future<Output = Result<Passage, NotJudged>> + Send;
 
+    /// What the provider answers, before anything is taken out of it.
+    fn answered(&mut self, _headers: &HeaderMap) {}
+
     /// What became of a hop, as soon as it is known: the call may be dropped before it comes back with all of them.
     fn ended(&mut self, _hop: &HopRecord) {}
 }
@@ -155,6 +158,7 @@ impl Running {
                 Err(fault) => return Err(self.fail(judge, hop, &asked, has_credential, fault)),
             };
             let (status, went) = (answered.response.status(), answered.went.clone());
+            judge.answered(answered.response.headers());
             self.end(judge, HopRecord::new(hop, &asked, has_credential, HopEnd::Answered { status, went }));
             let step = trail
                 .as_mut()

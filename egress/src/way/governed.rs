@@ -1,5 +1,6 @@
 //! A call of a connection: its fields, its credential, its redirects, each hop of which is judged as the first was.
 
+use http::HeaderMap;
 use listen::{Exchange, Reply};
 use outbound::dial::Connect;
 
@@ -99,6 +100,10 @@ where
             }
             Err(no) => Err(NotJudged { refusal: no.refusal, detail: no.detail }),
         }
+    }
+
+    fn answered(&mut self, headers: &HeaderMap) {
+        self.trace.is_known_as(self.entry.connection.provider_ids(headers));
     }
 
     fn ended(&mut self, hop: &HopRecord) {

@@ -278,10 +278,13 @@ fn roots_of(provider: Option<&Origin>) -> Roots {
 fn connection_to(origin: &Origin) -> (TenantId, Entry) {
     let catalogue = config::connector::Catalogue::shipped().unwrap();
     let manifest = catalogue.manifests().find(|manifest| manifest.is_generic()).unwrap();
-    let connector = Arc::new(Connector::new(Arc::clone(manifest)).unwrap());
+    let names = ["x-request-id".into()].into();
+    let manifest = config::connector::Manifest { correlation_headers: names, ..(**manifest).clone() };
+    let id = manifest.connector.clone();
+    let connector = Arc::new(Connector::new(Arc::new(manifest)).unwrap());
     let written = config::Connection {
         id: ConnectionId::parse("conn_api").unwrap(),
-        connector: manifest.connector.clone(),
+        connector: id,
         base_url: format!("https://{}/base", origin.name()).into(),
         credential: Some(0),
         tls: None,
@@ -400,9 +403,9 @@ impl Origin {
             while let Some((head, _)) = read_request(&mut stream) {
                 seen.lock().unwrap().extend(head.as_bytes());
                 let answer: &[u8] = if head.contains("/base/away") {
-                    b"HTTP/1.1 302 Found\r\nLocation: /base/there\r\nContent-Length: 0\r\n\r\n"
+                    b"HTTP/1.1 302 Found\r\nLocation: /base/there\r\nContent-Length: 0\r\nX-Request-Id: one\r\n\r\n"
                 } else {
-                    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\nTidegate-Hops: forged\r\n\r\nok"
+                    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\nTidegate-Hops: forged\r\nX-Request-Id: two\r\n\r\nok"
                 };
                 if stream.write_all(answer).is_err() {
                     return;

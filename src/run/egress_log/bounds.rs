@@ -4,7 +4,7 @@ use egress::Record;
 
 /// Bytes of a record as JSON.
 #[cfg(test)]
-pub(super) const RECORD_BYTES_MAX: usize = 8 << 10;
+pub(super) const RECORD_BYTES_MAX: usize = 10 << 10;
 
 /// Bytes of each text, counted as JSON writes them. Together with lists, numbers and names they stay below the bound.
 const SHORT: usize = 96;
@@ -14,6 +14,9 @@ const DESTINATION: usize = 384;
 const PATH: usize = 1024;
 const DETAIL: usize = 768;
 const RULES: usize = 8;
+/// Of a provider's name for a request, which is a UUID or somewhat more; and as many as a connector may list.
+const PROVIDER_ID: usize = 96;
+const PROVIDER_IDS: usize = 8;
 /// Addresses of an answer: more than any name has that is not an attack.
 const ADDRESSES: usize = 32;
 
@@ -39,6 +42,14 @@ pub(super) fn bounded(mut record: Record) -> Record {
     cut(&mut record.detail, DETAIL);
     record.would_refuse.truncate(RULES);
     record.would_refuse.iter_mut().for_each(|rule| cut(rule, NAME));
+    let ids = std::mem::take(&mut record.provider_ids).into_iter().take(PROVIDER_IDS);
+    record.provider_ids = ids
+        .map(|(mut name, mut id)| {
+            cut(&mut name, SHORT);
+            cut(&mut id, PROVIDER_ID);
+            (name, id)
+        })
+        .collect();
     record.answer.truncate(ADDRESSES);
     record
 }
@@ -93,6 +104,7 @@ mod tests {
                 path: Some(long()),
                 rule: Some(long()),
                 would_refuse: vec![long(); 100],
+                provider_ids: (0..9).map(|nth| (format!("{nth}{}", long()).into(), long())).collect(),
                 answer: vec!["2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap(); 1000],
                 address: Some("[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap()),
                 exit: Some("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap()),

@@ -104,6 +104,9 @@ fn text(time: Timestamp, record: &Record, unwritten: u64, out: &mut String) -> f
     for rule in &record.would_refuse {
         write!(out, " would_refuse={:?}", quoted(rule))?;
     }
+    for (name, id) in &record.provider_ids {
+        write!(out, " provider_id={:?}", quoted(&format!("{name}: {id}")))?;
+    }
     write!(out, " peer={}", record.peer)?;
     some(out, "address", record.address)?;
     some(out, "exit", record.exit)?;
@@ -207,6 +210,7 @@ mod tests {
                 way: text.into(),
                 detail: text.into(),
                 would_refuse: vec![text.into(); 9],
+                provider_ids: [(text.into(), text.into())].into(),
                 ..record(1)
             });
             for format in [LogFormat::Text, LogFormat::Json] {

@@ -26,6 +26,7 @@ pub(crate) fn record(nth: u64) -> Record {
         path: Some("/v1/things".into()),
         rule: Some("tenants/acme.toml:7".into()),
         would_refuse: Vec::new(),
+        provider_ids: std::collections::BTreeMap::new(),
         answer: vec!["192.0.2.7".parse().unwrap()],
         address: Some("192.0.2.7:443".parse().unwrap()),
         exit: Some("198.51.100.1".parse().unwrap()),

@@ -149,6 +149,50 @@ fn fields_travel_that_the_connector_lists() {
     assert_eq!(left, ["content-length", "content-type", "location", "provider-trace"]);
 }
 
+#[test]
+fn a_provider_names_a_request_and_never_our_credential() {
+    const NAMING: &str = r#"
+        connector = "naming"
+        title = "Naming"
+        checked = "2026-11-29"
+        hosts = ["api.provider.example"]
+        auth = { slot = "bearer" }
+        correlation_headers = ["Request-Id", "X-Trace", "X-Other"]
+    "#;
+    let bearer = credential(CredentialKind::Bearer, Some("s3cr3t"));
+    let connection = connection(&connector("naming", NAMING), "https://api.provider.example", Some(&bearer));
+    let answer = map(&[("Request-Id", "req_1"), ("Request-Id", "req_2"), ("X-Trace", "key=s3cr3t"), ("X-Else", "x")]);
+    assert_eq!(connection.provider_ids(&answer).collect::<Vec<_>>(), [("request-id", &b"req_1"[..])]);
+}
+
+#[test]
+fn nothing_stands_beside_the_credential_that_may_be_read_as_it() {
+    const KEYED: &str = r#"
+        connector = "keyed"
+        title = "Keyed"
+        checked = "2026-11-29"
+        hosts = ["api.provider.example"]
+        auth = { slot = "header", header = "X-Api-Key" }
+        headers = { request = ["*"] }
+    "#;
+    let own = CredentialKind::Header { name: "x_own-token".into(), prefix: "".into() };
+    let own = credential(own, Some("s3cr3t"));
+    let connection = connection(&connector("keyed", KEYED), "https://api.provider.example", Some(&own));
+    let mut headers = map(&[("X-Api-Key", "x"), ("X_Api_Key", "x"), ("X-Own-Token", "x"), ("X_Other", "x")]);
+    connection.admit_request(&mut headers, false);
+    assert_eq!(headers.keys().collect::<Vec<_>>(), ["x_other"]);
+    for (name, poses) in [
+        ("X-Api-Key", false),
+        ("x_own-token", false),
+        ("X_Api_Key", true),
+        ("X-Own-Token", true),
+        ("X.Own.Token", true),
+        ("X_Other", false),
+    ] {
+        assert_eq!(connection.poses_as_credential(name), poses, "{name}");
+    }
+}
+
 async fn attach(connection: &Connection, url: &str, headers: HeaderMap) -> (Result<Attached, CredentialFault>, Head) {
     let target = Target::parse(url).unwrap();
     let asked = Asked {

@@ -186,6 +186,7 @@ fn fields(record: &Record) -> Vec<(&'static str, String)> {
     text("path", record.path.as_deref());
     text("rule", record.rule.as_deref());
     record.would_refuse.iter().for_each(|rule| text("would refuse", Some(rule)));
+    record.provider_ids.iter().for_each(|(name, id)| text("provider id", Some(&format!("{name}: {id}"))));
     text("detail", Some(&*record.detail).filter(|detail| !detail.is_empty()));
     fields.push(("peer", record.peer.to_string()));
     if !record.answer.is_empty() {

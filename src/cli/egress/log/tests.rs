@@ -140,6 +140,7 @@ fn nothing_from_outside_gets_past_its_place() {
         identity: Some(hostile.into()),
         outcome: hostile.into(),
         would_refuse: vec![hostile.into()],
+        provider_ids: [("request-id".into(), hostile.into())].into(),
         detail: hostile.into(),
         ..record(0)
     };
@@ -147,7 +148,7 @@ fn nothing_from_outside_gets_past_its_place() {
     let id = record.correlation.to_string();
     let plain = log(&files, &["--correlation", &self::record(0).correlation.to_string()]);
     let lines = plain.answer.lines().count();
-    assert_eq!(lines, 3 + 19, "{}", plain.answer);
+    assert_eq!(lines, 3 + 20, "{}", plain.answer);
     for words in [&["--correlation", &id][..], &[], &["--json"]] {
         let ran = log(&files, words);
         assert!(ran.answer.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{:?}", ran.answer);
