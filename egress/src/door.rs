@@ -17,7 +17,7 @@ use crate::no::No;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
-use crate::{Asked, Egress, Refusal, SendState, Way};
+use crate::{Asked, Egress, Refusal, Way};
 
 /// By which door a request comes in.
 #[derive(Debug)]
@@ -106,21 +106,6 @@ where
         let certificate = exchange.tls().and_then(|tls| tls.client.as_ref());
         certificate.is_some_and(|certificate| !certificate.is_good(self.parts.ends.clock.unix_ms()))
     }
-
-    fn refused_answer(&self, trace: &mut Trace, no: &No) -> Response<Bytes> {
-        let told = Told {
-            refusal: no.refusal,
-            way: trace.way,
-            send_state: no.send_state,
-            correlation: trace.correlation,
-            error_type: no.error_type,
-            rcode: no.rcode.as_deref(),
-            retry_after: no.retry_after,
-        };
-        let response = told.response(&self.parts.snapshot.load().settings.name);
-        trace.refused(no);
-        response
-    }
 }
 
 impl From<Interrupted> for No {
@@ -165,19 +150,24 @@ where
 }
 
 impl<C> Egress<C> {
+    /// What came is no request. It has a record all the same, by the id that its answer shows.
     fn not_a_request(&self, peer: SocketAddr, no: &No) -> Answer {
+        answer(self.refused_answer(&mut self.trace(peer), no))
+    }
+
+    fn refused_answer(&self, trace: &mut Trace, no: &No) -> Response<Bytes> {
         let told = Told {
             refusal: no.refusal,
-            way: None,
-            send_state: SendState::NotSent,
-            correlation: self.correlation(),
-            error_type: None,
-            rcode: None,
-            retry_after: None,
+            way: trace.way,
+            send_state: no.send_state,
+            correlation: trace.correlation,
+            error_type: no.error_type,
+            rcode: no.rcode.as_deref(),
+            retry_after: no.retry_after,
         };
-        self.parts.ends.metrics.refused(no.refusal);
-        tracing::debug!(%peer, code = no.refusal.code(), "what came is no request");
-        answer(told.response(&self.parts.snapshot.load().settings.name))
+        let response = told.response(&self.parts.snapshot.load().settings.name);
+        trace.refused(no);
+        response
     }
 }
 

@@ -103,7 +103,7 @@ pub struct Record {
     pub connector: Option<ConnectorId>,
     /// The caller's end of its connection.
     pub peer: SocketAddr,
-    /// `connect`, `absolute`, `governed`.
+    /// `connect`, `absolute`, `governed`; empty where what came was no request, and so are method and destination.
     pub way: Box<str>,
     /// Escaped and bounded where it was never understood.
     pub method: Box<str>,

@@ -3,11 +3,13 @@
 //! The path that a call takes formats its line and puts its record into a bounded queue. One thread takes them from there
 //! and appends them, in chunks; it drops what is over age, too. Where it cannot keep up or the disk does not take them,
 //! records are dropped from the store and counted: no call waits for its record. What is missing is told as a reason in
-//! `readyz`, in metrics and in the log, and so is a store that had to drop records before their time.
+//! `readyz`, in metrics and in the log, and so is a store that had to drop records before their time. Records of calls of
+//! which nobody knows whose they are have a budget of their own.
 
 mod bounds;
 mod lines;
 mod metrics;
+mod nobody;
 #[cfg(test)]
 pub(crate) mod sample;
 #[cfg(test)]
@@ -30,6 +32,7 @@ use prometheus_client::registry::Registry;
 
 use self::bounds::bounded;
 use self::lines::Lines;
+use self::nobody::Nobody;
 use self::waiting::{Turn, Waited, Waiting};
 use super::sink::Sink;
 use crate::control::egress::{kept, kept_as};
@@ -75,6 +78,7 @@ struct Shared {
     store: RecordStore,
     clock: Arc<dyn Clock>,
     written: AtomicU64,
+    nobody: Nobody,
     /// Not stored: there was no room in the queue, or the disk did not take them.
     dropped_queue: AtomicU64,
     dropped_disk: AtomicU64,
@@ -98,6 +102,7 @@ impl EgressLog {
             store,
             clock: Arc::clone(clock),
             written: AtomicU64::new(0),
+            nobody: Nobody::default(),
             dropped_queue: AtomicU64::new(0),
             dropped_disk: AtomicU64::new(0),
             dropped_unix_ms: AtomicU64::new(0),
@@ -146,6 +151,9 @@ impl Recorder for EgressLog {
     fn record(&self, record: Record) {
         let record = bounded(record);
         let json = self.lines.write(&record);
+        if record.tenant.is_none() && !self.shared.nobody.admits(self.shared.clock.monotonic()) {
+            return;
+        }
         if !self.shared.waiting.push(Waited { record, json }) {
             self.shared.drop_records(&self.shared.dropped_queue, 1, "more of them came than the disk takes");
         }

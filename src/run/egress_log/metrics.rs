@@ -27,6 +27,10 @@ impl prometheus_client::collector::Collector for Collector {
         let help = "Decision records that are stored";
         written.encode(encoder.encode_descriptor("egress_records_written", help, None, written.metric_type())?)?;
 
+        let help = "Decision records that were not stored, since nobody is known for the call and there were too many of these";
+        let left_out = ConstCounter::new(shared.nobody.left_out());
+        left_out.encode(encoder.encode_descriptor("egress_records_left_out", help, None, left_out.metric_type())?)?;
+
         let help = "Decision records that were not stored, by why: the queue was full, or the disk did not take them";
         let dropped = ConstCounter::new(0_u64);
         let mut family = encoder.encode_descriptor("egress_records_dropped", help, None, dropped.metric_type())?;

@@ -107,6 +107,23 @@ fn what_was_recorded_is_found_at_once_and_after_a_kill() {
 }
 
 #[test]
+fn a_flood_of_nobody_s_calls_pushes_nothing_out_of_the_store() {
+    let rig = Rig::new();
+    let log = rig.open();
+    let nobody_s = |nth| Record { tenant: None, outcome: "request-malformed".into(), ..record(nth) };
+    (0..5_000).for_each(|nth| log.record(nobody_s(nth)));
+    log.record(record(5_000));
+    assert_eq!(found(&log).0.len(), 601);
+    rig.clock.advance(Duration::from_secs(2));
+    (0..5).for_each(|nth| log.record(nobody_s(6_000 + nth)));
+    let (there, is_whole) = found(&log);
+    assert_eq!((there.len(), is_whole), (603, true));
+    assert!(there.iter().any(|record| record.tenant.is_some()));
+    assert!(metrics(&log).contains("tidegate_egress_records_left_out_total 4403"), "{}", metrics(&log));
+    assert!(log.alarms().is_empty(), "nothing is missing that anybody asks for");
+}
+
+#[test]
 fn a_disk_that_fails_drops_records_and_says_so() {
     let rig = Rig::new();
     let faulty = FaultyStorage::new(rig.storage.clone(), 3, Faults::default());
