@@ -103,8 +103,13 @@ impl Metrics {
         self.calls[place(way)].inc();
         self.decide.observe(took.as_secs_f64());
         if would_refuse {
-            self.would_refuse.inc();
+            self.would_refuse();
         }
+    }
+
+    /// A rule that only reports would have refused a call.
+    pub(crate) fn would_refuse(&self) {
+        self.would_refuse.inc();
     }
 
     pub(crate) fn refused(&self, refusal: Refusal) {

@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::no::No;
 use crate::policy::Allowed;
 use crate::record::{Record, Recorder, SendState, Times};
-use crate::tunnel::{End, Live};
+use crate::tunnel::{End, Live, Mismatch};
 use crate::{About, Asked, Caller, CorrelationId, Refusal, Way};
 
 /// Bytes of a target that could not be read, and of a path.
@@ -125,6 +125,14 @@ impl Trace {
     pub(crate) fn allowed(&mut self, allowed: &Allowed) {
         self.record.rule = Some(allowed.by.to_string().into());
         self.record.would_refuse = allowed.reported.iter().map(|by| by.to_string().into()).collect();
+    }
+
+    /// What would have ended a tunnel, if it were not merely reported.
+    pub(crate) fn would_refuse(&mut self, mismatch: &Mismatch) {
+        if self.record.would_refuse.is_empty() {
+            self.ends.metrics.would_refuse();
+        }
+        self.record.would_refuse.push(format!("tunnel: {mismatch}").into());
     }
 
     pub(crate) fn answered(&mut self, addresses: &[IpAddr]) {

@@ -45,6 +45,30 @@ fn a_tunnel_for_another_name_ends_and_its_destination_gets_nothing() {
 }
 
 #[test]
+fn where_tunnels_are_only_reported_they_pass_and_are_told() {
+    let origin = Origin::echo();
+    let rig = Rig::start();
+    let grant = rig.grant(r#","role":"trying""#);
+    for (says, told) in [
+        (rig::client_hello("elsewhere.test"), &["tunnel: its ClientHello names elsewhere.test"][..]),
+        (b"EHLO client\r\n".to_vec(), &["tunnel: it is not TLS"]),
+        (rig::client_hello("origin.test"), &[]),
+    ] {
+        let mut tunnel = rig.open();
+        let proof = format!("Proxy-Authorization: Bearer {grant}\r\n");
+        tunnel.send(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n{proof}\r\n", origin.name()).as_bytes());
+        assert!(tunnel.read_head().starts_with("HTTP/1.1 200 "));
+        tunnel.send(&says);
+        assert_eq!(tunnel.read(says.len()), says);
+        tunnel.finish();
+        tunnel.read_to_end();
+        let record = rig.record();
+        assert_eq!(&*record.outcome, "done");
+        assert_eq!(record.would_refuse.iter().map(|why| &**why).collect::<Vec<_>>(), told);
+    }
+}
+
+#[test]
 fn a_destination_that_resets_its_connection_does_not_seem_to_have_said_all() {
     let origin = Origin::resetting();
     let rig = Rig::start();

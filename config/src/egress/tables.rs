@@ -33,9 +33,9 @@ settings! {
         /// Name of the pool of addresses that its calls leave from, one of `egress.pool` in the appliance's file.
         pool: Option<Located<String>> = None, Maybe(Placed(class_name())), live,
             "Without it, the one named `default`.";
-        /// Whether the TLS greeting inside of a tunnel has to name the destination: `require`, or `allow-absent` where it may name none.
+        /// Whether the TLS greeting inside of a tunnel has to name the destination: `require`, `allow-absent` where it may name none, or `report` where whatever a tunnel carries passes, and what `require` would end is told.
         sni: Option<SniRule> = None, Maybe(sni()), live,
-            "`require`: every usual client names it, and what names another is refused either way. In a tunnel to an address there is no name to be named.";
+            "`require`: every usual client names it, and what names another is refused with `allow-absent`, too. `report` is for finding out who would be refused. In a tunnel to an address there is no name to be named.";
         /// Roles: callers of the tenant that may go elsewhere.
         role: Vec<Located<RoleTable>> = Vec::new(), List(Placed(Table), 0..=256), live, "";
         /// Static tokens, for callers that cannot be given grants.
@@ -142,7 +142,7 @@ const fn kind() -> Choice<Kind> {
 }
 
 const fn sni() -> Choice<SniRule> {
-    Choice(&[("require", SniRule::Require), ("allow-absent", SniRule::AllowAbsent)])
+    Choice(&[("require", SniRule::Require), ("allow-absent", SniRule::AllowAbsent), ("report", SniRule::Report)])
 }
 
 const fn connection_id() -> Text<ConnectionId> {

@@ -39,6 +39,8 @@ pub enum SniRule {
     Require,
     /// It names the destination, or nothing.
     AllowAbsent,
+    /// Whatever it is, it passes; what [`SniRule::Require`] would end is told.
+    Report,
 }
 
 /// Callers of a tenant that may go elsewhere. What it leaves out is the tenant's.

@@ -25,6 +25,15 @@ pub enum Enforcement {
     Report,
 }
 
+impl From<SniRule> for Enforcement {
+    fn from(rule: SniRule) -> Self {
+        match rule {
+            SniRule::Require | SniRule::AllowAbsent => Self::Refuse,
+            SniRule::Report => Self::Report,
+        }
+    }
+}
+
 /// What a tunnel carries instead of TLS for its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Mismatch {
@@ -63,7 +72,7 @@ pub(super) fn judge(host: &Host, rule: SniRule, hello: &Hello) -> Result<(), Mis
         // An address has no name that it could be compared with (RFC 6066, 3: "Literal … addresses are not permitted"),
         // so a name beside it is a way to another site on the same machine.
         (Host::Name(_) | Host::Address(_), Some(shown)) => Err(Mismatch::OtherName(shown.clone())),
-        (Host::Name(_), None) if rule == SniRule::Require => Err(Mismatch::NameMissing),
+        (Host::Name(_), None) if rule != SniRule::AllowAbsent => Err(Mismatch::NameMissing),
         (Host::Name(_) | Host::Address(_), None) => Ok(()),
     }
 }

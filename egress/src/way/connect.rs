@@ -41,7 +41,7 @@ where
         let tunnel = Tunnel {
             host: asked.authority.host().clone(),
             content: Content::Tls(sni),
-            enforcement: Enforcement::Refuse,
+            enforcement: Enforcement::from(sni),
             bounds: Bounds { until, ..node.settings.tunnel.clone() },
         };
         let about = About {
@@ -66,7 +66,7 @@ where
         Ok(Takeover::new(StatusCode::OK, headers, move |raw: Raw| async move {
             let ended = tunnel.run(raw, destination, &open).await;
             if let Some(mismatch) = &ended.reported {
-                trace.record_mut().would_refuse.push(mismatch.to_string().into());
+                trace.would_refuse(mismatch);
             }
             trace.tunnel_ended(&ended.end);
             drop((open, call, under_way));

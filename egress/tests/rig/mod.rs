@@ -31,7 +31,7 @@ use tidegate_egress::caller::{
 use tidegate_egress::forward::{Forward, ForwardSettings};
 use tidegate_egress::governed::{Connection, Connector};
 use tidegate_egress::metrics::Metrics;
-use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, TenantPolicy};
+use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, SniRule, TenantPolicy};
 use tidegate_egress::switches::{Scope, Switch, Switches};
 use tidegate_egress::{
     Callers, Calls, Egress, Ends, Entry, Exits, Parts, Policy, Record, Recorder, Settings, Snapshot,
@@ -129,7 +129,9 @@ impl Rig {
             ..Everybody::default()
         };
         let own = RolePolicy { mode: Mode::Open, openings: Arc::new([opening]), ..RolePolicy::default() };
-        let tenants = HashMap::from([(tenant, Arc::new(TenantPolicy { own, ..TenantPolicy::default() }))]);
+        let trying = RolePolicy { sni: SniRule::Report, ..own.clone() };
+        let policy = TenantPolicy { own, roles: HashMap::from([("trying".into(), trying)]), ..TenantPolicy::default() };
+        let tenants = HashMap::from([(tenant, Arc::new(policy))]);
         let file = config::Egress { name: "edge".into(), ..config::Egress::default() };
         let snapshot = Snapshot {
             settings: Settings::of(&file),
