@@ -39,7 +39,7 @@ fn main() {
         .map(|token: Secret| [b"Bearer ", token.expose()].concat())
         .collect();
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let arrival = Arrival { peer: here, local: here, tls: Tls::Absent };
+    let arrival = Arrival { peer: here, local: here, tls: Tls::Absent, is_distrusted: false };
     let ask = |value: &[u8]| {
         let fields = [("host", &b"a.example"[..]), ("proxy-authorization", value)];
         black_box(callers.identify(presented::of_proxy_request(fields), &arrival).unwrap());

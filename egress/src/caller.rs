@@ -25,6 +25,7 @@ mod callers;
 mod certificate;
 mod claims;
 mod configured;
+mod forgeries;
 mod grant;
 mod issuers;
 mod json;

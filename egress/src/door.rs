@@ -10,7 +10,7 @@ use outbound::dial::Connect;
 use outbound::{Authority, Scheme, Target};
 
 use crate::answer::Told;
-use crate::caller::{Arrival, Identified, Tls, Unproved, presented};
+use crate::caller::{Arrival, GrantFault, Identified, Tls, Unproved, presented};
 use crate::connections::Entry;
 use crate::forward::headers::{self, HeaderFault};
 use crate::no::No;
@@ -87,10 +87,11 @@ where
     C::Stream: Side + 'static,
 {
     /// Who asks. The proof is where the door has it.
-    pub(crate) fn identify(&self, node: &Snapshot, door: &Door, exchange: &Exchange) -> Result<Identified, No> {
+    pub(crate) fn identify(&self, node: &Snapshot, door: &Door, exchange: &mut Exchange) -> Result<Identified, No> {
         let tls = exchange.tls().map(|tls| tls.client.as_ref().map_or(Tls::Anonymous, Tls::Mutual));
         let tls = tls.unwrap_or(Tls::Absent);
-        let arrival = Arrival { peer: exchange.peer().ip(), local: exchange.local().ip(), tls };
+        let (peer, local, is_distrusted) = (exchange.peer().ip(), exchange.local().ip(), exchange.is_distrusted());
+        let arrival = Arrival { peer, local, tls, is_distrusted };
         let head = exchange.head();
         let identify = |presented| self.parts.callers.identify(presented, &arrival);
         let identified = match door {
@@ -99,7 +100,13 @@ where
                 identify(presented::of_governed_call(head.headers(), head.query(), &node.connections.slots()))
             }
         };
-        identified.map_err(|unproved| No::new(unproved.refusal(), unproved.to_string()))
+        identified.map_err(|unproved| {
+            // To find that out costs us something, and to make up another one costs nothing: a connection has one.
+            if unproved == Unproved::Grant(GrantFault::Signature) {
+                exchange.distrust();
+            }
+            No::new(unproved.refusal(), unproved.to_string())
+        })
     }
 
     fn shows_an_ended_certificate(&self, exchange: &Exchange) -> bool {

@@ -240,6 +240,68 @@ fn a_redirect_is_followed_when_asked_and_each_hop_has_a_record() {
     let told: Vec<_> = records.iter().map(|record| (record.hop, record.status, record.path.as_deref())).collect();
     assert_eq!(told, [(0, Some(302), Some("/base/away")), (1, Some(200), Some("/base/there"))], "{records:?}");
     assert_eq!(records[0].correlation, records[1].correlation);
+    // By what names the provider's own logs know each hop.
+    let known: Vec<_> = records.iter().map(|record| record.provider_ids.get("x-request-id").map(|id| &**id)).collect();
+    assert_eq!(known, [Some("one"), Some("two")]);
+}
+
+#[test]
+fn no_field_is_read_as_another_one_than_was_judged() {
+    let origin = Origin::provider();
+    let rig = Rig::with_connection_to(&origin);
+    let (name, token) = (origin.name(), rig.token());
+    let governed = format!("GET /c/conn_api/x HTTP/1.1\r\nHost: 127.0.0.1\r\nTidegate-Grant: {token}\r\n");
+    let absolute = format!("GET https://{name}/ HTTP/1.1\r\nHost: {name}\r\n{}", rig.proof());
+    for asked in [&governed, &absolute] {
+        for field in ["X_HTTP_Method_Override: DELETE", "X-Original_Url: /admin", "Tidegate_Grant: x"] {
+            let answer = rig.exchange(&format!("{asked}{field}\r\n\r\n"));
+            assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("request-malformed"), "{field}: {answer}");
+        }
+        let refused = rig.exchange(&format!("{}\r\n", asked.replacen("GET", "trace", 1)));
+        assert!(refused.starts_with("HTTP/1.1 403 ") && refused.contains("request-not-allowed"), "{refused}");
+    }
+    assert_eq!(origin.connections(), 0, "nobody is dialled for a refusal");
+    let answer = rig.exchange(&format!("{governed}X_Forwarded_For: 10.0.0.1\r\nTidegate_Hop: x\r\nX_Mine: 1\r\n\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let seen = origin.seen().to_lowercase();
+    assert!(seen.contains("x_mine: 1") && !seen.contains("forwarded") && !seen.contains("tidegate_"), "{seen}");
+}
+
+#[test]
+fn what_is_no_request_has_a_record_by_the_id_of_its_answer() {
+    let rig = Rig::start();
+    for (asked, code) in [
+        ("GET http://a.test/ HTTP/1.1\r\nHost: b.test\r\n\r\n".to_owned(), "host-mismatch"),
+        ("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\nContent_Length: 1\r\n\r\n".to_owned(), "request-malformed"),
+        ("\u{1}\r\n\r\n".to_owned(), "request-malformed"),
+    ] {
+        let answer = rig.exchange(&asked);
+        let head = head_of(&answer).to_lowercase();
+        assert!(head.starts_with("http/1.1 400 ") && answer.contains(code), "{answer}");
+        let record = rig.any_record();
+        assert_eq!((&*record.outcome, &*record.way, record.tenant.as_ref()), (code, "", None), "{record:?}");
+        let id = format!("tidegate-correlation-id: {}", record.correlation);
+        assert!(head.lines().any(|line| line == id), "{id}: {head}");
+    }
+}
+
+#[test]
+fn behind_a_forged_proof_the_connection_ends() {
+    let origin = Origin::provider();
+    let rig = Rig::with_connection_to(&origin);
+    let grant = rig.grant("");
+    let (signed, _) = grant.rsplit_once('.').unwrap();
+    let forged = format!("{signed}.{}", "A".repeat(86));
+    let ask = |proof: &str| format!("GET /c/conn_api/x HTTP/1.1\r\nHost: 127.0.0.1\r\nTidegate-Grant: {proof}\r\n\r\n");
+    let mut client = rig.open();
+    client.send(format!("{}{}", ask(&forged), ask(&grant)).as_bytes());
+    let answer = String::from_utf8(client.read_to_end()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.matches("HTTP/1.1 ").count() == 1, "{answer}");
+    assert!(rig.exchange(&ask(&grant)).starts_with("HTTP/1.1 200 "));
+    // What is merely not known, or over, closes nothing.
+    let mut client = rig.open();
+    client.send(format!("{}{}", ask("sk_live_1"), ask(&grant)).as_bytes());
+    assert!(client.read_head().starts_with("HTTP/1.1 401 "));
 }
 
 #[test]

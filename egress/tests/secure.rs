@@ -242,6 +242,25 @@ async fn refusals_are_those_of_http_1_and_dial_nothing() {
     assert_eq!(origin.connections(), 0);
 }
 
+#[tokio::test]
+async fn a_forged_proof_is_the_last_one_of_its_connection() {
+    let provider = Origin::provider();
+    let rig = Rig::secure(Some(&provider));
+    let mut client = http2(&rig).await;
+    let good = rig.grant("");
+    let (signed, _) = good.rsplit_once('.').unwrap();
+    let forged = format!("{signed}.{}", "A".repeat(86));
+    let ask =
+        |proof: &str| request(Method::GET, &format!("https://{EDGE}/c/conn_api/x"), Some(("tidegate-grant", proof)));
+    assert_eq!(call(&mut client, ask(&forged)).await.0.status(), 401);
+    let again = client.clone().ready().await.map(|mut client| client.send_request(ask(&good), true));
+    if let Ok(Ok((answer, _))) = again {
+        assert!(answer.await.is_err(), "it was told to go elsewhere");
+    }
+    let mut other = http2(&rig).await;
+    assert_eq!(call(&mut other, ask(&good)).await.0.status(), 200);
+}
+
 /// A client that others wrote.
 #[test]
 fn curl_calls_over_tls_and_over_http_2() {

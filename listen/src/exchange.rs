@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ pub struct Exchange {
     pub(crate) socket: Socket,
     body: Body,
     pub(crate) feed: Option<Box<Feed>>,
+    is_distrusted: bool,
 }
 
 /// Why an exchange was not driven to the end of what was waited for.
@@ -90,6 +92,20 @@ impl Exchange {
         self.socket.tls.as_deref()
     }
 
+    /// Nobody is believed any more who speaks over this connection. Over HTTP/1.1 the answer is its last one; over HTTP/2
+    /// those streams go on that are open, and no other one is taken.
+    pub fn distrust(&mut self) {
+        self.is_distrusted = true;
+        if let Some(tls) = &self.socket.tls {
+            tls.distrusted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether that was said, for this request or for another one of its connection.
+    pub fn is_distrusted(&self) -> bool {
+        self.is_distrusted || self.socket.tls.as_ref().is_some_and(|tls| tls.distrusted.load(Ordering::Relaxed))
+    }
+
     /// Begins with the message whose head lies at the front of the gate's inbox.
     pub(crate) fn begin(
         mut gate: Box<Gate>,
@@ -98,12 +114,19 @@ impl Exchange {
         parts: HeadParts,
     ) -> Self {
         let raw = gate.begin(skipped, length, &parts, socket.site.trailer);
-        Self { source: Source::Gate(gate), head: Head::new(raw, parts), socket, body: Body::Unread, feed: None }
+        Self {
+            source: Source::Gate(gate),
+            head: Head::new(raw, parts),
+            socket,
+            body: Body::Unread,
+            feed: None,
+            is_distrusted: false,
+        }
     }
 
     /// Begins with a stream of HTTP/2.
     pub(crate) fn of_stream(stream: Box<Stream>, head: Head, socket: Socket) -> Self {
-        Self { source: Source::Stream(stream), head, socket, body: Body::Unread, feed: None }
+        Self { source: Source::Stream(stream), head, socket, body: Body::Unread, feed: None, is_distrusted: false }
     }
 
     /// Waits for `future`, but not longer than `limit`: None where the time was up first.
@@ -375,7 +398,7 @@ impl Exchange {
 
     /// Behind a CONNECT that is refused nothing is run: what follows was meant for the tunnel.
     pub(crate) fn keeps_alive(&self) -> bool {
-        self.head.keeps_alive() && self.head.form() != Form::Authority
+        self.head.keeps_alive() && self.head.form() != Form::Authority && !self.is_distrusted()
     }
 
     /// What is left of it, for the next one; nothing of a stream.

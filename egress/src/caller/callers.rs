@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use domain::Clock;
 use listen::Vouching;
-use ratelimit::{Source, Unauthenticated, unauthenticated};
+use ratelimit::Source;
 use ring::digest::{Context, SHA256};
 use tokio::sync::watch;
 
 use super::cache::{Cache, Verified};
 use super::certificate::{CertificateEntry, CertificateMatch, Certificates, NotOne, PeerCertificate};
+use super::forgeries::Forgeries;
 use super::issuers::{IssuerEntry, Issuers};
 use super::presented::{Presented, looks_like_proof};
 use super::revocation::node::Revocations;
@@ -34,6 +35,8 @@ pub struct Arrival<'a> {
     pub local: IpAddr,
     /// How it is protected.
     pub tls: Tls<'a>,
+    /// Whether a false proof came over it before.
+    pub is_distrusted: bool,
 }
 
 /// TLS towards a caller.
@@ -127,14 +130,14 @@ pub struct Callers {
     revocations: Arc<Revocations>,
     cache: Cache,
     uses: Uses,
-    failures: Unauthenticated,
+    forgeries: Forgeries,
 }
 
 impl Callers {
     /// Who may come, and what was left out.
     pub fn new(settings: CallerSettings, revocations: Arc<Revocations>, clock: Arc<dyn Clock>) -> (Self, Vec<LeftOut>) {
         let (directory, left_out) = Directory::new(settings);
-        let failures = Unauthenticated::new(&unauthenticated::Settings::default(), Arc::clone(&clock));
+        let forgeries = Forgeries::new(Arc::clone(&clock));
         let callers = Self {
             clock,
             directory: ArcSwap::from_pointee(directory),
@@ -142,7 +145,7 @@ impl Callers {
             revocations,
             cache: Cache::new(),
             uses: Uses::new(),
-            failures,
+            forgeries,
         };
         (callers, left_out)
     }
@@ -246,7 +249,7 @@ impl Callers {
     /// Forgets what has ended. Called now and then.
     pub fn sweep(&self) {
         self.uses.sweep(self.clock.unix_ms());
-        self.failures.sweep();
+        self.forgeries.sweep();
     }
 
     fn by_proof(
@@ -272,7 +275,7 @@ impl Callers {
         }
         let verified = match self.cache.find(hash.as_bytes(), directory.generation) {
             Some(verified) => verified,
-            None => self.verified(directory, proof, hash, arrival.peer)?,
+            None => self.verified(directory, proof, hash, arrival)?,
         };
         verified.grant.is_timely(self.clock.unix_ms())?;
         verified.grant.is_for(arrival.peer, certificate)?;
@@ -284,20 +287,22 @@ impl Callers {
         directory: &Directory,
         proof: &[u8],
         hash: TokenHash,
-        peer: IpAddr,
+        arrival: &Arrival<'_>,
     ) -> Result<Arc<Verified>, Unproved> {
-        let (source, place) = (Source::of(peer), place_of(peer));
-        let may_check = || self.failures.admits(source, place).map_err(|_| Unproved::Throttled);
-        let (grant, key) = match directory.issuers.verify(proof, may_check) {
-            Ok(verified) => verified,
-            Err(unproved) => {
-                if unproved == Unproved::Grant(GrantFault::Signature) {
-                    self.failures.failed(source, place);
-                }
-                return Err(unproved);
+        let source = Source::of(arrival.peer);
+        let mut paid_by = None;
+        let may_check = || {
+            if arrival.is_distrusted {
+                return Err(Unproved::Throttled);
             }
+            paid_by = Some(self.forgeries.admit(source).map_err(|_| Unproved::Throttled)?);
+            Ok(())
         };
-        self.failures.verified(source, place);
+        let verified = directory.issuers.verify(proof, may_check);
+        if let (Err(Unproved::Grant(GrantFault::Signature)), Some(paid_by)) = (&verified, paid_by) {
+            self.forgeries.found(source, paid_by);
+        }
+        let (grant, key) = verified?;
         // One that has ended is not worth a place.
         grant.is_timely(self.clock.unix_ms())?;
         let verified = Arc::new(Verified {
@@ -327,15 +332,6 @@ impl Directory {
     fn takes_plaintext(&self, arrival: &Arrival<'_>) -> bool {
         let is_within = |address: IpAddr| address.to_canonical().is_loopback();
         self.plaintext == PlaintextGrants::Loopback && is_within(arrival.peer) && is_within(arrival.local)
-    }
-}
-
-/// The budget knows sources by endpoint, of which there are none here: each source has one of its own, so that its
-/// table spreads them.
-fn place_of(peer: IpAddr) -> u64 {
-    match peer.to_canonical() {
-        IpAddr::V4(v4) => u64::from(v4.to_bits()),
-        IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
     }
 }
 

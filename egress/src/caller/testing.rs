@@ -88,7 +88,7 @@ pub(super) fn verified_grant() -> (Grant, PublicKey) {
 /// From this machine, without TLS.
 pub(super) fn local() -> Arrival<'static> {
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    Arrival { peer: here, local: here, tls: Tls::Absent }
+    Arrival { peer: here, local: here, tls: Tls::Absent, is_distrusted: false }
 }
 
 /// What tests share of a clock.

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -136,6 +137,7 @@ impl Driver<'_> {
                 return Poll::Ready(());
             }
             while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(cx) {}
+            self.leave_if_distrusted();
             // What streams have said is sent by the connection, which may have more of them for us then.
             match self.poll_accept(cx) {
                 None => return Poll::Ready(()),
@@ -218,6 +220,16 @@ impl Driver<'_> {
             self.state = State::Leaving(Instant::now() + self.site.settings.linger_timeout);
             self.idle_by = None;
             self.connection.graceful_shutdown();
+        }
+    }
+
+    /// At once: a stream that the client opened before it knew is refused, which it may ask for again elsewhere.
+    fn leave_if_distrusted(&mut self) {
+        if self.tls.as_ref().is_some_and(|tls| tls.distrusted.load(Ordering::Relaxed)) {
+            self.leave();
+            if let State::Leaving(by) = &mut self.state {
+                *by = Instant::now().min(*by);
+            }
         }
     }
 

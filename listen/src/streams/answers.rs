@@ -89,6 +89,17 @@ async fn a_body_without_a_length_is_chunked_and_fields_go_out_as_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn behind_the_answer_to_whoever_is_distrusted_the_connection_ends() {
+    let (mut client, _serving) = serve(PIPE_BYTES, PROXY, |exchange| {
+        exchange.distrust();
+        Box::pin(async { Streamed::new(http::Response::new(ready(Some(2), &["ok"]).await)).into() })
+    });
+    client.write_all(format!("{ASKED}{ASKED}").as_bytes()).await.unwrap();
+    let answer = read_all(&mut client).await;
+    assert_eq!(split(&answer), ("HTTP/1.1 200 OK|Connection: close|Content-Length: 2".to_owned(), "ok"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_length_is_the_bodys_or_the_one_that_was_told() {
     let told: &[(&str, &str)] = &[("Content-Length", "5"), ("Date", "yesterday")];
     for (fields, size) in [(&[][..], Some(5)), (told, None), (told, Some(5))] {

@@ -21,6 +21,8 @@ pub struct Secured {
     pub client: Option<PeerCertificate>,
     /// The DNS names of the certificate that the client was shown, without those with a wildcard.
     pub(crate) own_names: Arc<[Box<str>]>,
+    /// Whether nobody is believed any more who speaks over the connection.
+    pub(crate) distrusted: Arc<AtomicBool>,
 }
 
 /// A client's certificate, as the listener verified it when the connection began.
@@ -169,6 +171,7 @@ pub(crate) async fn handshake(stream: Stream, server: &TlsServer) -> Result<Hand
             .peer_certificates()
             .and_then(<[_]>::first)
             .map(|own| PeerCertificate::of(own, server.vouching.clone())),
+        distrusted: Arc::default(),
     };
     let http2 = session.alpn_protocol() == Some(HTTP2);
     Ok(Handshaken { stream, secured, http2 })

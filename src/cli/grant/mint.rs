@@ -35,7 +35,7 @@ pub(super) fn run(args: &GrantMint, shell: &mut Shell<'_>) -> Outcome {
     let minted = grant.mint(&key, shell.clock.unix_ms(), args.ttl).map_err(super::no_randomness)?;
     // As somebody inside of TLS would ask; from where, a command cannot know.
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let arrival = Arrival { peer: here, local: here, tls: Tls::Anonymous };
+    let arrival = Arrival { peer: here, local: here, tls: Tls::Anonymous, is_distrusted: false };
     let callers = super::callers(&appliance, [], shell)?;
     match callers.identify(Ok(Presented::given(minted.token.expose())), &arrival) {
         Ok(_) | Err(Unproved::Grant(GrantFault::Source)) => {}

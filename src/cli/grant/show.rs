@@ -30,10 +30,10 @@ pub(super) fn run(args: &GrantShow, shell: &mut Shell<'_>) -> Outcome {
         super::callers(&settings::appliance(&args.file.config)?, [], shell)?
     };
     let arrival = if let Some(peer) = args.from {
-        Arrival { peer, local: peer, tls: Tls::Anonymous }
+        Arrival { peer, local: peer, tls: Tls::Anonymous, is_distrusted: false }
     } else {
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Arrival { peer: here, local: here, tls: Tls::Absent }
+        Arrival { peer: here, local: here, tls: Tls::Absent, is_distrusted: false }
     };
     let verdict = callers.identify(Ok(Presented::given(proof)), &arrival);
     let said = if is_token { Said::Token(TokenHash::of(proof)) } else { Said::of_grant(proof) };

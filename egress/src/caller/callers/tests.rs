@@ -51,7 +51,7 @@ fn with_token(of: &str, role: Option<&str>, until: Option<u64>) -> (CallerSettin
 }
 
 fn remote(tls: Tls<'_>) -> Arrival<'_> {
-    Arrival { peer: "10.1.2.3".parse().unwrap(), local: "10.1.2.4".parse().unwrap(), tls }
+    Arrival { peer: "10.1.2.3".parse().unwrap(), local: "10.1.2.4".parse().unwrap(), tls, is_distrusted: false }
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn no_proof_is_taken_where_others_could_read_it() {
     let node = Node::new(settings());
     let token = minted(&new_grant());
     let ask = |peer: &str, local: &str, tls| {
-        let arrival = Arrival { peer: peer.parse().unwrap(), local: local.parse().unwrap(), tls };
+        let arrival = Arrival { peer: peer.parse().unwrap(), local: local.parse().unwrap(), tls, is_distrusted: false };
         node.callers.identify(Ok(Presented::given(&token)), &arrival).map(|_| ())
     };
     for (peer, local) in [("127.0.0.1", "127.9.9.9"), ("::1", "::1"), ("::ffff:127.0.0.1", "127.0.0.1")] {
@@ -356,21 +356,35 @@ fn a_grant_is_used_up_and_only_by_calls_that_it_is_good_for() {
 }
 
 #[test]
-fn forgeries_cost_their_source_further_checks_and_nobody_else() {
+fn forgeries_lock_out_nobody_at_their_source() {
     let node = Node::new(settings());
     let good = minted(&new_grant());
     assert!(node.ask(&good).is_ok());
     let forged = new_grant().mint(&OTHER_KEY, NOW_MS, Duration::from_mins(1)).unwrap().token;
-    let from = |peer: &str, proof: &[u8]| {
-        let arrival = Arrival { peer: peer.parse().unwrap(), ..remote(Tls::Anonymous) };
+    let over = |peer: &str, proof: &[u8], is_distrusted| {
+        let arrival = Arrival { peer: peer.parse().unwrap(), is_distrusted, ..remote(Tls::Anonymous) };
         node.callers.identify(Ok(Presented::given(proof)), &arrival).map(|_| ())
     };
+    let from = |peer: &str, proof: &[u8]| over(peer, proof, false);
+    let fresh = |run: &str| minted(&NewGrant { run: Some(run.into()), ..new_grant() });
+    // Far more than an address has of its own, for as long as one likes.
+    for second in 0..5 {
+        for _ in 0..1_000 {
+            assert_eq!(from("10.0.0.9", forged.expose()), Err(GrantFault::Signature.into()));
+        }
+        assert_eq!(from("10.0.0.9", &fresh(&format!("r{second}"))), Ok(()));
+        node.clock.advance(Duration::from_secs(1));
+    }
+    // What nobody could send who is to be served at all.
     let refused = std::iter::repeat_with(|| from("10.0.0.9", forged.expose()).unwrap_err());
-    let looked_at = refused.take(10_000).take_while(|unproved| *unproved != Unproved::Throttled).count();
-    assert!((1..1_000).contains(&looked_at), "{looked_at}");
+    let looked_at = refused.take(20_000).take_while(|unproved| *unproved != Unproved::Throttled).count();
+    assert_eq!(looked_at, 5_100);
     assert_eq!(Unproved::Throttled.refusal(), Refusal::Overloaded);
-    let fresh = minted(&NewGrant { run: Some("r".into()), ..new_grant() });
-    assert_eq!(from("10.0.0.9", &fresh), Err(Unproved::Throttled));
+    let late = fresh("late");
+    assert_eq!(from("10.0.0.9", &late), Err(Unproved::Throttled));
     assert_eq!(from("10.0.0.9", &good), Ok(()), "what is cached needs no check");
-    assert_eq!(from("10.0.0.8", &fresh), Ok(()));
+    assert_eq!(from("10.0.0.8", &late), Ok(()));
+    // Over the connection that a false one came over, nothing is checked any more.
+    assert_eq!(over("10.0.0.8", &fresh("later"), true), Err(Unproved::Throttled));
+    assert_eq!(over("10.0.0.8", &late, true), Ok(()));
 }

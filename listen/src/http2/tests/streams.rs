@@ -88,6 +88,33 @@ async fn what_is_no_request_is_answered_and_the_others_go_on() {
 }
 
 #[tokio::test]
+async fn over_a_connection_that_is_distrusted_nothing_more_is_taken() {
+    let rig = Rig::new(|exchange| {
+        Box::pin(async {
+            let was_distrusted = exchange.is_distrusted();
+            if exchange.head().path() == "/lie" {
+                exchange.distrust();
+            }
+            let body = exchange.body_stream(1 << 20).unwrap();
+            let _whole = exchange.drive(collect(body)).await;
+            Answer::new(if was_distrusted { 503 } else { 200 }).into()
+        })
+    });
+    let (mut client, _connection) = rig.client().await;
+    assert_eq!(ask(&mut client, get("http://a.test/")).await.unwrap().0, 200);
+    let (slow, mut body) = client.send_request(Request::post("http://a.test/").body(()).unwrap(), false).unwrap();
+    assert_eq!(ask(&mut client, get("http://a.test/lie")).await.unwrap().0, 200);
+    for _ in 0..3 {
+        assert!(ask(&mut client, get("http://a.test/")).await.is_err());
+    }
+    // What was open goes on.
+    body.send_data(Bytes::from_static(b"x"), true).unwrap();
+    assert_eq!(slow.await.unwrap().status(), 200);
+    let (mut other, _connection) = rig.client().await;
+    assert_eq!(ask(&mut other, get("http://a.test/")).await.unwrap().0, 200);
+}
+
+#[tokio::test]
 async fn bodies_stream_both_ways_at_once_and_come_whole() {
     let rig = Rig::new(echo);
     let (mut client, _connection) = rig.client().await;
