@@ -284,6 +284,22 @@ async fn a_client_certificate_is_shown_where_it_is_asked_for() {
     assert_ne!(nobody, TlsClient::new(&authorities.roots(), None, &[]).unwrap());
 }
 
+/// One tenant's session is no other's, and nothing here says whose a handshake is.
+#[tokio::test]
+async fn no_session_is_resumed() {
+    let authorities = Authorities::new();
+    let port = tls_server(authorities.server_config(&named(&["api.internal"]), &[], false)).await;
+    let client = TlsClient::new(&authorities.roots(), None, &[]).unwrap();
+    for _ in 0..3 {
+        let mut dialled = dial_tls("api.internal", port, &client).await.unwrap();
+        let kind = dialled.stream.get_ref().1.handshake_kind();
+        assert!(kind.is_some_and(|kind| kind != rustls::HandshakeKind::Resumed), "{kind:?}");
+        // The ticket comes behind the handshake.
+        dialled.stream.write_all(b"ping").await.unwrap();
+        dialled.stream.read_exact(&mut [0; 4]).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn peers_that_do_not_speak_tls_have_their_names() {
     let client = TlsClient::new(&Authorities::new().roots(), None, &[]).unwrap();

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -109,9 +110,12 @@ impl Alpn {
     }
 }
 
-/// One way of speaking TLS: roots, identity, protocols. Made once and kept, so that sessions resume; a clone is the
-/// same one. Two are equal if they are the same one and offer the same: connections are pooled by it, and trust that
-/// merely looks alike is not shared.
+/// One way of speaking TLS: roots, identity, protocols. A clone is the same one. Two are equal if they are the same one
+/// and offer the same: connections are pooled by it, and trust that merely looks alike is not shared.
+///
+/// No session is resumed. One is used by all tenants and from all exit addresses, and a ticket would tell a destination
+/// that two of them are one platform, and would let the one go by a certificate that was shown to the other. Connections
+/// are pooled by tenant and exit, so that handshakes are few as it is.
 #[derive(Debug, Clone)]
 pub struct TlsClient {
     made: Arc<Made>,
@@ -158,6 +162,7 @@ impl TlsClient {
         config.alpn_protocols = ids(alpn);
         // A request in early data may run twice, and would have been sent before the peer is verified for this one.
         config.enable_early_data = false;
+        config.resumption = Resumption::disabled();
         let mut without = config.clone();
         let others: Vec<Alpn> = alpn.iter().copied().filter(|alpn| *alpn != Alpn::Http2).collect();
         without.alpn_protocols = ids(&others);
@@ -165,7 +170,7 @@ impl TlsClient {
         Ok(Self { made: Arc::new(made), offers_http2: alpn.contains(&Alpn::Http2) })
     }
 
-    /// The same without HTTP/2 among what it offers: for what only HTTP/1.1 can do. Sessions resume across both.
+    /// The same without HTTP/2 among what it offers: for what only HTTP/1.1 can do.
     #[must_use]
     pub fn without_http2(&self) -> Self {
         Self { made: Arc::clone(&self.made), offers_http2: false }
