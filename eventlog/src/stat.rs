@@ -41,6 +41,7 @@ pub struct LaneStat {
     pub disk_bytes: u64,
     /// How a commit reaches the disk.
     pub sync: String,
+    /// When the oldest record that is left was appended, as it says itself.
     pub oldest_unix_ms: Option<u64>,
     pub queued: u64,
     /// Durable writes since the log was opened.

@@ -257,6 +257,7 @@ impl Journal {
     /// All segments, oldest first.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let durable = self.shared.durable();
+        let growing = *locked(&self.shared.growing);
         let catalog = self.shared.catalog();
         let mut segments: Vec<SegmentInfo> = catalog.segments.values().copied().collect();
         drop(catalog);
@@ -264,6 +265,10 @@ impl Journal {
             segments.iter_mut().filter(|info| info.state == SegmentState::Active && info.id == durable.segment())
         {
             info.end = durable.file_offset();
+            // Which may be those of a batch more.
+            if let Some(sums) = growing.filter(|growing| growing.id == info.id) {
+                (info.records, info.min_unix_ms, info.max_unix_ms) = (sums.records, sums.min_unix_ms, sums.max_unix_ms);
+            }
         }
         segments
     }
@@ -345,8 +350,9 @@ impl Journal {
         let space = locked(&shared.space).space;
         let append_bytes_per_second = locked(&shared.rate).per_second(now);
         let counters = &shared.counters;
+        let segments = self.segments();
+        let times = || segments.iter().filter(|info| info.records > 0);
         let catalog = shared.catalog();
-        let times = || catalog.segments.values().filter(|info| info.records > 0);
         Stat {
             epoch: shared.epoch,
             sync: match shared.mode.get() {

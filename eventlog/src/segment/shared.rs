@@ -9,7 +9,7 @@ use std::time::Duration;
 use domain::Clock;
 use tokio::sync::watch;
 
-use super::catalog::{Catalog, SegmentState};
+use super::catalog::{Catalog, SegmentInfo, SegmentState};
 use super::damage::Damage;
 use super::format::{HEADER_BLOCK, Identity, LogId};
 use super::observer::SegmentObserver;
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     /// Offset part of the durable position; the epoch is ours.
     durable: AtomicU64,
     pub(crate) changes: watch::Sender<Position>,
+    /// The segment that is written, as of its last batch; the catalog has its sums only when it is left.
+    pub(crate) growing: Mutex<Option<SegmentInfo>>,
     /// Epochs of other processes that lived when we last looked.
     pub(crate) foreign: Mutex<BTreeSet<u64>>,
     /// Held by whoever renames, removes or settles segments, so that there is one at a time.
@@ -121,6 +123,7 @@ impl Shared {
             mode: OnceLock::new(),
             durable: AtomicU64::new(start.offset()),
             changes: watch::Sender::new(start),
+            growing: Mutex::new(None),
             foreign: Mutex::new(parts.foreign),
             maintenance: Mutex::new(()),
             counters: Counters::default(),

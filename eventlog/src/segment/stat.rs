@@ -41,6 +41,7 @@ pub struct Stat {
     pub heals: u64,
     /// Known stretches of damage that hold records.
     pub damaged: usize,
+    /// Earliest and latest time that a record says, also one of the segment that is written.
     pub oldest_unix_ms: Option<u64>,
     pub newest_unix_ms: Option<u64>,
 }

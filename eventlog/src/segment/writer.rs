@@ -219,6 +219,7 @@ impl Writer {
         // Durable. From here on nothing can fail.
         let bytes = &whole[..header.bytes as usize];
         self.current.committed(header, &self.batch);
+        *locked(&self.shared.growing) = Some(self.current.info);
         let durable = Position::at(self.current.made.id, self.current.offset, 0);
         // The observer first: whoever sees the new end may ask an index what lies before it.
         if let Some(observer) = &self.shared.observer {

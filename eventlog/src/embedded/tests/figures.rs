@@ -24,6 +24,21 @@ fn stat_says_what_there_is() {
 }
 
 #[test]
+fn the_oldest_event_counts_from_the_moment_it_is_there() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    let oldest = || log.stat().lanes[0].oldest_unix_ms;
+    assert_eq!(oldest(), None);
+    append_all(&log, &many(0, 1));
+    clock.advance(SHORT_AGE);
+    append_all(&log, &many(1, 5));
+    assert_eq!(oldest(), Some(EPOCH_UNIX_MS));
+    append_all(&log, &many(5, 500));
+    assert_eq!(oldest(), Some(EPOCH_UNIX_MS));
+}
+
+#[test]
 fn a_log_that_starts_on_a_full_disk_says_so_in_every_figure() {
     let on_disk = OnDisk::new(1);
     // More than any file system has: its reserve is reached from the first moment on.
