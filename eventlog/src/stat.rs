@@ -37,7 +37,7 @@ pub struct LaneStat {
     /// Of records, as the tenants' limits count them.
     pub event_bytes: u64,
     pub segments: u64,
-    /// On disk, with what segments set aside.
+    /// On disk, with trimmed files that wait for reuse; a log that is only looked at does not count those.
     pub disk_bytes: u64,
     /// How a commit reaches the disk.
     pub sync: String,

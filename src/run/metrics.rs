@@ -149,7 +149,9 @@ type Read = fn(&LaneStat) -> u64;
 const LANE_GAUGES: &[(&str, &str, Option<Unit>, Read)] = &[
     ("records", "Events in the log", None, |lane| lane.records),
     ("event", "Bytes of events in the log, as tenants' limits count them", Some(Unit::Bytes), |lane| lane.event_bytes),
-    ("disk", "Bytes of the log on disk, with what is set aside", Some(Unit::Bytes), |lane| lane.disk_bytes),
+    ("disk", "Bytes of the log on disk, with trimmed files that wait for reuse", Some(Unit::Bytes), |lane| {
+        lane.disk_bytes
+    }),
     ("segments", "Segment files", None, |lane| lane.segments),
     ("queued", "Events that wait for the writer", None, |lane| lane.queued),
     ("damaged", "Places in the log that cannot be read", None, |lane| lane.damage.len() as u64),

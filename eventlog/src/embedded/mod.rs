@@ -227,11 +227,12 @@ impl Lane {
             damage: self.segments.damage().iter().map(ToString::to_string).collect(),
             ..LaneStat::default()
         };
-        let infos = match &self.segments {
+        let infos = self.segments.segments();
+        match &self.segments {
             Segments::View(view) => {
                 "read-only".clone_into(&mut stat.sync);
                 stat.disk_free_bytes = view.bytes_free();
-                view.segments()
+                stat.disk_bytes = infos.iter().map(|info| info.file_bytes).sum();
             }
             Segments::Journal(journal) => {
                 let of = journal.stat();
@@ -249,11 +250,10 @@ impl Lane {
                     of.last_fault.map(|fault| DiskFault { unix_ms: fault.unix_ms, reason: fault.reason.to_string() });
                 stat.append_bytes_per_second = of.append_bytes_per_second;
                 stat.disk_free_bytes = of.bytes_free;
-                journal.segments()
+                stat.disk_bytes = of.bytes_used;
             }
-        };
+        }
         stat.segments = infos.len() as u64;
-        stat.disk_bytes = infos.iter().map(|info| info.file_bytes).sum();
         stat.oldest_unix_ms = infos.iter().filter(|info| info.records > 0).map(|info| info.min_unix_ms).min();
         stat
     }

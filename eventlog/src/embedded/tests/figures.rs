@@ -39,6 +39,21 @@ fn the_oldest_event_counts_from_the_moment_it_is_there() {
 }
 
 #[test]
+fn files_that_wait_for_reuse_are_on_the_disk_too() {
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let log = on_disk.open(&clock);
+    let short: Vec<_> =
+        many(0, 2_000).into_iter().map(|event| NewEvent { retention: "short".into(), ..event }).collect();
+    append_all(&log, &short);
+    clock.advance(SHORT_AGE * 2);
+    let trimmed = log.trim().unwrap().segments;
+    let lane = log.lanes.iter().find(|lane| &*lane.name().class == "short").unwrap();
+    let there: u64 = lane.segments.segments().iter().map(|info| info.file_bytes).sum();
+    assert!(lane.stat().disk_bytes > there && trimmed > 4, "{} {there} {trimmed}", lane.stat().disk_bytes);
+}
+
+#[test]
 fn a_log_that_starts_on_a_full_disk_says_so_in_every_figure() {
     let on_disk = OnDisk::new(1);
     // More than any file system has: its reserve is reached from the first moment on.
