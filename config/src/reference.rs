@@ -65,6 +65,14 @@ that `tenants.allow_env` does not allow any more, verifies nothing from then on,
 | the tenants' directory has no tenant's file left, as where a volume is not mounted | every tenant stays as it was, with the secrets that it had; to remove the last one, take the endpoints out of its file |
 | the tenants' directory has too many files or entries | who was there stays; the rest is not read |
 | a tenant's file is taken away | the tenant is removed, once the file was missing for a second |
+
+## How ages are counted
+
+`log.retention` and `holding.age` are promises, so they go by a clock that is believed and not by the one that the machine
+shows: a step forward of more than five minutes counts when it has lasted for six hours, also over a restart, and when it does,
+it makes nothing older that was there before. What came while a clock said 2020 has its whole age from when it came. Nothing
+tells the time for which the appliance was off from a clock that was behind: a stop of more than five minutes does not count
+towards the ages of what lies before it, which is kept that much longer.
 ";
 
 const RULES: &str = "

@@ -147,7 +147,9 @@ impl HoldingStore {
         let state = &mut *self.state();
         match record.kind {
             KIND_HELD => match entered(record) {
-                Ok((id, entered)) if record.time_unix_ms >= oldest_unix_ms => state.enter(id, entered),
+                Ok((id, entered)) if self.is_young(record.position, record.time_unix_ms, oldest_unix_ms) => {
+                    state.enter(id, entered);
+                }
                 Ok(_) => {}
                 Err(fault) => tracing::error!(position = %record.position, %fault, "a held delivery does not read"),
             },
@@ -157,6 +159,11 @@ impl HoldingStore {
             },
             kind => tracing::error!(position = %record.position, kind, "a record of an unknown kind is held"),
         }
+    }
+
+    /// Is what was appended there at that time, by the clock of then, within its age?
+    fn is_young(&self, at: segment::Position, appended_unix_ms: u64, oldest_unix_ms: u64) -> bool {
+        self.journal.latest_unix_ms(at.segment(), appended_unix_ms) >= oldest_unix_ms
     }
 
     /// Keeps a delivery, if there is room for it. Returns before it is durable.
@@ -310,12 +317,11 @@ impl HoldingStore {
     pub fn trim(&self) -> Result<u64, HoldingTrimError> {
         let oldest = self.journal.trim_unix_ms().saturating_sub(self.age_ms);
         let mut expired = 0;
-        loop {
-            let gone = self.expire(oldest);
+        let mut from = Some(Bound::Unbounded);
+        while let Some(here) = from {
+            let (gone, next) = self.expire(oldest, here);
             expired += gone;
-            if gone < SLICE as u64 {
-                break;
-            }
+            from = next;
         }
         let front = self.front();
         self.journal.trim(oldest)?;
@@ -325,17 +331,25 @@ impl HoldingStore {
         Ok(expired)
     }
 
-    /// Lets go of a few that are over age. The lock is free between two slices, as above.
-    fn expire(&self, oldest_unix_ms: u64) -> u64 {
+    /// Looks at a few, from there on, that say that they are over age, and lets go of those that are: one that came under
+    /// a clock that was behind is younger than it says. Also where to go on. The lock is free between two slices, as
+    /// above.
+    fn expire(&self, oldest_unix_ms: u64, from: Bound<(u64, EventId)>) -> (u64, Option<Bound<(u64, EventId)>>) {
         let mut state = self.state();
         state.settle();
-        let over: Vec<EventId> =
-            state.ages.iter().take_while(|(at, _)| *at < oldest_unix_ms).take(SLICE).map(|(_, id)| *id).collect();
-        for id in &over {
-            state.leave(*id);
+        let ages = state.ages.range((from, Bound::Unbounded)).take_while(|(at, _)| *at < oldest_unix_ms);
+        let looked_at: Vec<(u64, EventId)> = ages.take(SLICE).copied().collect();
+        let mut gone = 0;
+        for (at, id) in &looked_at {
+            // What is not durable yet was appended just now.
+            let position = state.held.get(id).and_then(|entered| entered.position);
+            if position.is_some_and(|position| !self.is_young(position, *at, oldest_unix_ms)) {
+                state.leave(*id);
+                gone += 1;
+            }
         }
-        state.stat.expired += over.len() as u64;
-        over.len() as u64
+        state.stat.expired += gone;
+        (gone, looked_at.last().map(|last| Bound::Excluded(*last)))
     }
 
     /// The place in front of everything that is held: segments before it go although they are young, since all in

@@ -212,6 +212,34 @@ fn a_start_under_a_wrong_clock_costs_nothing() {
     assert_eq!(everything(&open(directory.path(), &clock)).len(), 100);
 }
 
+/// Until a step of the clock is believed; how many were let go of.
+fn trim_until_believed(store: &HoldingStore, clock: &ManualClock) -> u64 {
+    let trims = (0..=12).map(|_| {
+        clock.advance(Duration::from_mins(30));
+        store.trim().unwrap()
+    });
+    trims.sum()
+}
+
+#[test]
+fn what_came_while_the_clock_was_behind_is_held_for_its_age() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at_unix_ms(EPOCH_UNIX_MS - 2_000 * 24 * 3_600_000);
+    let store = open(directory.path(), &clock);
+    fill(&store);
+    clock.step_to_unix_ms(EPOCH_UNIX_MS);
+    assert_eq!(trim_until_believed(&store, &clock), 0);
+    assert_eq!(everything(&store).len(), 100);
+    drop(store);
+    let store = open(directory.path(), &clock);
+    clock.advance(Duration::from_hours(6 * 24));
+    assert_eq!(store.trim().unwrap(), 0);
+    assert_eq!(everything(&store).len(), 100);
+    clock.advance(Duration::from_hours(24));
+    assert_eq!(store.trim().unwrap(), 100);
+    assert_eq!((store.stat().bytes, store.journal.segments().len()), (0, 1));
+}
+
 #[test]
 fn what_could_not_be_read_at_the_start_is_not_taken_for_dealt_with() {
     let directory = tempfile::tempdir().unwrap();

@@ -90,8 +90,7 @@ impl Journal {
         for damage in &recovery.damage {
             tracing::error!(%damage, "damage in the log");
         }
-        let believed_unix_ms =
-            trim_time::kept(&*storage, directory, &log).map_err(OpenError::io("the believed time"))?;
+        let belief = trim_time::kept(&*storage, directory, &log).map_err(OpenError::io("the believed time"))?;
         let space = storage.space(directory).unwrap_or_default();
         let settings = Settings {
             directory: options.directory.clone(),
@@ -105,13 +104,10 @@ impl Journal {
         let most = Load { records: options.queue_records, bytes: options.queue_bytes };
         let queue = Queue::new(most, Arc::clone(&options.clock));
         let (clock, observer) = (Arc::clone(&options.clock), options.observer.clone());
-        let parts =
-            Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space, believed_unix_ms };
+        let parts = Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space, belief };
         let shared = Arc::new(Shared::new(parts));
-        if believed_unix_ms.is_none() {
-            // Before the first record: what is believed now is what no record vouches for.
-            trim_time::keep(&shared).map_err(OpenError::io("the believed time"))?;
-        }
+        // Before the first record: what is believed now is what no record vouches for.
+        trim_time::keep(&shared).map_err(OpenError::io("the believed time"))?;
         let helper = Arc::new(Helper::new(Arc::clone(&shared)));
         let first = match helper.make(SegmentId { epoch, sequence: 0 }) {
             Ok(made) => Some(made),
@@ -303,6 +299,12 @@ impl Journal {
         self.shared.believed_unix_ms()
     }
 
+    /// When a record of this segment that says `unix_ms` was appended at the latest, by the clock that ages are counted
+    /// by. It is later than it says where it came under a clock that was behind.
+    pub fn latest_unix_ms(&self, segment: SegmentId, unix_ms: u64) -> u64 {
+        locked(&self.shared.trim_clock).latest(segment, unix_ms)
+    }
+
     /// Drops the oldest segments as long as none of their records is as young as `before_unix_ms`, which is an age
     /// before `trim_unix_ms`. The segment that is written is left soon if it has an older one, so that a later trim can
     /// drop it.
@@ -318,14 +320,14 @@ impl Journal {
         trimmed
     }
 
-    /// The latest time of each segment. One that is still to come was written under a clock that was wrong: then it is
-    /// that of the next segment, which is younger. A time that was stands as it is: a clock that once fell back must
-    /// not make what lies before it old.
+    /// The latest time of each segment, by the clock that is believed now. One that is still to come was written under a
+    /// clock that was wrong: then it is that of the next segment, which is younger. A time that was stands at least as it
+    /// is: a clock that once fell back must not make what lies before it old.
     fn latest_times(&self, now_unix_ms: u64) -> BTreeMap<SegmentId, u64> {
         let mut behind = None;
         let mut latest = BTreeMap::new();
         for info in self.segments().iter().rev().filter(|info| info.records > 0) {
-            let mut at = info.max_unix_ms;
+            let mut at = self.latest_unix_ms(info.id, info.max_unix_ms);
             if at > now_unix_ms.saturating_add(trim_clock::SLACK_MS) {
                 let own = Some(info.min_unix_ms).filter(|min| *min <= now_unix_ms);
                 at = behind.map_or(at, |behind: u64| behind.max(own.unwrap_or(0)));

@@ -28,6 +28,7 @@ mod damage;
 mod endfile;
 mod entry;
 mod epoch;
+mod eras;
 mod first;
 mod format;
 mod fresh;

@@ -18,7 +18,7 @@ use super::position::{Position, SegmentId};
 use super::queue::Queue;
 use super::stat::Rate;
 use super::storage::{Space, Storage, WriteMode};
-use super::trim_clock::TrimClock;
+use super::trim_clock::{Belief, TrimClock};
 
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -100,8 +100,8 @@ pub(crate) struct Parts {
     pub(crate) catalog: Catalog,
     pub(crate) foreign: BTreeSet<u64>,
     pub(crate) space: Space,
-    /// The time that retention believed when it was written down last.
-    pub(crate) believed_unix_ms: Option<u64>,
+    /// What retention believed when that was written down last.
+    pub(crate) belief: Option<Belief>,
 }
 
 impl Shared {
@@ -110,7 +110,7 @@ impl Shared {
         let now = parts.clock.monotonic();
         let times = parts.catalog.segments.values().filter(|info| info.records > 0);
         let newest = times.map(|info| info.max_unix_ms).max();
-        let trim_clock = TrimClock::new(&*parts.clock, parts.believed_unix_ms, newest);
+        let trim_clock = TrimClock::new(&*parts.clock, parts.belief, newest, start.segment());
         Self {
             settings: parts.settings,
             storage: parts.storage,
@@ -135,7 +135,7 @@ impl Shared {
 
     /// The time now, as far as retention believes the clock.
     pub(crate) fn believed_unix_ms(&self) -> u64 {
-        locked(&self.trim_clock).unix_ms(&*self.clock)
+        locked(&self.trim_clock).unix_ms(&*self.clock, self.durable().segment())
     }
 
     pub(crate) fn catalog(&self) -> MutexGuard<'_, Catalog> {

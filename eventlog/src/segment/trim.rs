@@ -177,7 +177,7 @@ pub(crate) fn drop_oldest(shared: &Shared, keep: Keep) -> io::Result<bool> {
 }
 
 /// Does a newer process live here? The lock file of one that ended is kept: that alone says nothing.
-fn superseded(shared: &Shared) -> io::Result<bool> {
+pub(crate) fn superseded(shared: &Shared) -> io::Result<bool> {
     let directory = &shared.settings.directory;
     for file in shared.storage.list(directory)? {
         if let Some(Name::Lock(epoch)) = names::parse(&file.name)

@@ -1,50 +1,90 @@
-//! The time that retention believes, kept over restarts. Without it a process would have nothing to judge the clock by but
-//! the newest record, which may have been written under the very clock that is wrong.
+//! What retention believes, kept over restarts: the time, and the eras of the clock. Without it a process would have
+//! nothing to judge the clock by but the newest record, which may have been written under the very clock that is wrong.
+//!
+//! Both are in one file and written at once: a time that is believed without the era that its step ended would make what
+//! lies before the step old.
 
 use std::io;
 use std::path::Path;
 
+use super::eras::{ERAS_MAX, Era, Eras};
 use super::format::LogId;
 use super::names::TRIM_TIME;
+use super::position::SegmentId;
 use super::shared::{Shared, locked};
 use super::storage::{Storage, WriteMode, is_full, read_or_nothing};
+use super::trim::superseded;
+use super::trim_clock::Belief;
 
-const MAGIC: [u8; 8] = *b"TGbelvd\x01";
-const BYTES: usize = 8 + 16 + 8 + 4;
+const MAGIC: [u8; 8] = *b"TGbelvd\x02";
+const ERA_BYTES: usize = 8 + 4 + 8 + 8;
+const ERAS_AT: usize = 8 + 16 + 8 + 4;
+/// Smaller than a sector, which a disk writes whole or not at all.
+const BYTES: usize = ERAS_AT + ERAS_MAX * ERA_BYTES + 4;
+const _: () = assert!(BYTES <= 512, "a sector holds it");
 
-fn encode(log: &LogId, unix_ms: u64) -> Vec<u8> {
+fn encode(log: &LogId, belief: &Belief) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BYTES);
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(log);
-    bytes.extend_from_slice(&unix_ms.to_le_bytes());
+    bytes.extend_from_slice(&belief.unix_ms.to_le_bytes());
+    let eras = u32::try_from(belief.eras.iter().count()).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(&eras.to_le_bytes());
+    for era in belief.eras.iter() {
+        bytes.extend_from_slice(&era.until.epoch.to_le_bytes());
+        bytes.extend_from_slice(&era.until.sequence.to_le_bytes());
+        bytes.extend_from_slice(&era.behind_ms.to_le_bytes());
+        bytes.extend_from_slice(&era.ended_unix_ms.to_le_bytes());
+    }
+    bytes.resize(BYTES - 4, 0);
     let crc = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());
     bytes
 }
 
-fn decode(log: &LogId, bytes: &[u8]) -> Option<u64> {
-    let unix_ms = u64::from_le_bytes(bytes.get(24..32)?.try_into().ok()?);
-    (bytes == encode(log, unix_ms)).then_some(unix_ms)
+fn decode(log: &LogId, bytes: &[u8]) -> Option<Belief> {
+    let u32_at = |bytes: &[u8], at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let u64_at = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let era = |bytes: &[u8]| {
+        let until = SegmentId { epoch: u64_at(bytes, 0)?, sequence: u32_at(bytes, 8)? };
+        Some(Era { until, behind_ms: u64_at(bytes, 12)?.cast_signed(), ended_unix_ms: u64_at(bytes, 20)? })
+    };
+    let unix_ms = u64_at(bytes, 24)?;
+    let eras = usize::try_from(u32_at(bytes, 32)?).ok().filter(|eras| *eras <= ERAS_MAX)?;
+    let eras: Option<Vec<Era>> = bytes.get(ERAS_AT..)?.chunks_exact(ERA_BYTES).take(eras).map(era).collect();
+    let belief = Belief { unix_ms, eras: Eras::from_stored(eras?)? };
+    (bytes == encode(log, &belief)).then_some(belief)
 }
 
 /// What was believed last; `None` if nobody wrote it down, or it does not read.
-pub(crate) fn kept(storage: &dyn Storage, directory: &Path, log: &LogId) -> io::Result<Option<u64>> {
+pub(crate) fn kept(storage: &dyn Storage, directory: &Path, log: &LogId) -> io::Result<Option<Belief>> {
     let bytes = read_or_nothing(storage, &directory.join(TRIM_TIME), 4096)?;
     Ok(bytes.and_then(|bytes| decode(log, &bytes)))
 }
 
 /// Writes down what is believed now, if that is not what is written there, about.
 pub(crate) fn keep(shared: &Shared) -> io::Result<()> {
-    let Some(unix_ms) = locked(&shared.trim_clock).to_keep() else { return Ok(()) };
+    let oldest = shared.catalog().segments.keys().next().copied();
+    let belief = {
+        let mut clock = locked(&shared.trim_clock);
+        if let Some(oldest) = oldest {
+            clock.forget_before(oldest);
+        }
+        clock.to_keep()
+    };
+    let Some(belief) = belief else { return Ok(()) };
+    if is_anothers(shared)? {
+        return Ok(());
+    }
     let path = shared.settings.directory.join(TRIM_TIME);
-    let bytes = encode(&shared.log, unix_ms);
+    let bytes = encode(&shared.log, &belief);
     let written = match in_place(&*shared.storage, &path, &bytes) {
         Ok(true) => Ok(()),
         Ok(false) => shared.storage.put(&path, &bytes),
         Err(error) => Err(error),
     };
     match written {
-        Ok(()) => locked(&shared.trim_clock).kept(unix_ms),
+        Ok(()) => locked(&shared.trim_clock).kept(belief),
         // The next one may find room; until then the newest record is what a start has.
         Err(error) if is_full(&error) => {}
         Err(error) => return Err(error),
@@ -52,7 +92,19 @@ pub(crate) fn keep(shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Smaller than a sector, which a disk writes whole or not at all; and it takes no room. False if there is no such file.
+/// Is what is written there a younger process's? While one lives, it says what is believed. One that has ended may have
+/// met steps of the clock between records that this process does not know: then its word stands, and the next start
+/// waits a while longer before it believes the clock.
+fn is_anothers(shared: &Shared) -> io::Result<bool> {
+    if superseded(shared)? {
+        return Ok(true);
+    }
+    let there = kept(&*shared.storage, &shared.settings.directory, &shared.log)?;
+    let clock = locked(&shared.trim_clock);
+    Ok(there.zip(clock.last_kept()).is_some_and(|(there, last)| there.eras != last.eras))
+}
+
+/// Takes no room. False if there is no such file.
 fn in_place(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let file = match storage.open_write(path, WriteMode::Buffered) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -71,14 +123,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_whole_or_nothing() {
-        let time = encode(&[3; 16], 1_790_000_000_000);
-        assert_eq!(decode(&[3; 16], &time), Some(1_790_000_000_000));
-        assert_eq!(decode(&[4; 16], &time), None);
-        for at in 0..time.len() {
-            let mut flipped = time.clone();
-            flipped[at] ^= 0x10;
-            assert_eq!((decode(&[3; 16], &flipped), decode(&[3; 16], &time[..at])), (None, None));
+    fn a_belief_is_whole_or_nothing() {
+        let mut eras = Eras::default();
+        let until = |sequence| SegmentId { epoch: 7, sequence };
+        for (sequence, by) in (0..).zip([600_000, -50_000_000_000, 50_000_000_000]) {
+            eras.step(by, until(sequence), 1_790_000_000_000);
+            let belief = Belief { unix_ms: 1_790_000_000_000, eras: eras.clone() };
+            let bytes = encode(&[3; 16], &belief);
+            assert_eq!((bytes.len(), decode(&[3; 16], &bytes)), (BYTES, Some(belief)));
+            assert_eq!(decode(&[4; 16], &bytes), None);
+            for at in 0..bytes.len() {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 0x10;
+                assert_eq!((decode(&[3; 16], &flipped), decode(&[3; 16], &bytes[..at])), (None, None));
+            }
         }
+        let belief = Belief { unix_ms: 5, eras: Eras::default() };
+        assert_eq!(decode(&[3; 16], &encode(&[3; 16], &belief)), Some(belief));
     }
 }

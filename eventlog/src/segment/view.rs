@@ -86,9 +86,8 @@ impl View {
         };
         let queue = Queue::new(Load::default(), Arc::clone(&clock));
         let space = Space::default();
-        let (observer, believed_unix_ms) = (None, None);
-        let parts =
-            Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space, believed_unix_ms };
+        let (observer, belief) = (None, None);
+        let parts = Parts { settings, storage, clock, observer, log, epoch, queue, catalog, foreign, space, belief };
         Ok(Self { shared: Arc::new(Shared::new(parts)) })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::ManualClock;
+use domain::{Clock, ManualClock};
 
 use super::rig::*;
 use super::space::until;
@@ -143,6 +143,120 @@ fn a_clock_that_once_fell_back_makes_nothing_old() {
     append_at(&journal, 1_000, 60);
     append_at(&journal, NOW, 60);
     assert_eq!(journal.trim(NOW - DAY).unwrap().segments, 0);
+}
+
+/// Looks every minute, for as long as a step must last to be believed, and says how many segments went.
+fn trim_until_believed(journal: &Journal, clock: &ManualClock, age_ms: u64) -> u64 {
+    let mut gone = 0;
+    for _ in 0..=6 * 60 {
+        clock.advance(Duration::from_mins(1));
+        gone += journal.trim(journal.trim_unix_ms().saturating_sub(age_ms)).unwrap().segments;
+    }
+    assert_eq!(journal.trim_unix_ms(), clock.unix_ms(), "it is believed");
+    gone
+}
+
+#[test]
+fn what_came_while_the_clock_was_behind_is_kept_for_its_age() {
+    for (starts, wrong) in [(0, NOW - 2_300 * DAY), (1, NOW - 2_300 * DAY), (2, 1_000)] {
+        let memory = MemoryStorage::new();
+        let clock = ManualClock::at_unix_ms(wrong);
+        let mut journal = clocked(&memory, &clock);
+        append_at(&journal, wrong, 100);
+        if starts == 2 {
+            // Before anybody had set it right.
+            drop(journal);
+            journal = clocked(&memory, &clock);
+            append_at(&journal, wrong, 50);
+        }
+        clock.step_to_unix_ms(NOW);
+        if starts == 1 {
+            drop(journal);
+            journal = clocked(&memory, &clock);
+        }
+        let there = read_all(&journal);
+        append_at(&journal, NOW, 60);
+        assert_eq!(trim_until_believed(&journal, &clock, 7 * DAY), 0, "{starts} starts");
+        for _ in 0..3 {
+            // The next start knows it too.
+            drop(journal);
+            journal = clocked(&memory, &clock);
+            clock.advance(Duration::from_mins(1));
+            assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0);
+            journal.trim(0).unwrap();
+        }
+        assert!(read_all(&journal).starts_with(&there));
+        clock.advance(Duration::from_hours(6 * 24));
+        assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0);
+        assert!(read_all(&journal).starts_with(&there));
+        clock.advance(Duration::from_hours(2 * 24));
+        assert!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments > 3, "and no longer");
+    }
+}
+
+#[test]
+fn a_clock_that_falls_back_at_a_start_keeps_nothing_longer() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let journal = clocked(&memory, &clock);
+    append_at(&journal, NOW, 100);
+    journal.trim(0).unwrap();
+    drop(journal);
+    // A machine without a clock of its own boots at the beginning of time.
+    clock.step_to_unix_ms(1_000);
+    let journal = clocked(&memory, &clock);
+    append_at(&journal, 1_000, 50);
+    clock.step_to_unix_ms(NOW + DAY / 24);
+    append_at(&journal, clock.unix_ms(), 1);
+    assert_eq!(trim_until_believed(&journal, &clock, 7 * DAY), 0);
+    clock.advance(Duration::from_hours(7 * 24 - 7));
+    assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0);
+    assert_eq!(read_all(&journal).len(), 151);
+    // It was off for an hour, which nobody can tell from a clock that was behind.
+    clock.advance(Duration::from_hours(2));
+    assert!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments > 5);
+    let left = read_all(&journal);
+    assert!(left.len() < 40, "what came in the hours before the clock was believed: {}", left.len());
+}
+
+#[test]
+fn the_time_is_written_down_by_the_younger_process() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let elder = clocked(&memory, &clock);
+    append_at(&elder, NOW, 1);
+    let younger = clocked(&memory, &clock);
+    let written = || memory.read(&directory().join("trim.time"), 4096).unwrap().unwrap();
+    clock.step_to_unix_ms(1_000);
+    younger.trim(0).unwrap();
+    let by_younger = written();
+    clock.advance(Duration::from_mins(10));
+    elder.trim(0).unwrap();
+    assert_eq!(written(), by_younger);
+    younger.close();
+    elder.trim(0).unwrap();
+    assert_eq!(written(), by_younger, "the elder does not know between which of its records the clock fell");
+    let next = clocked(&memory, &clock);
+    clock.advance(Duration::from_mins(10));
+    next.trim(0).unwrap();
+    assert_ne!(written(), by_younger);
+}
+
+#[test]
+fn without_the_time_that_was_believed_nothing_counts_as_old() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW - 2_300 * DAY);
+    let journal = clocked(&memory, &clock);
+    append_at(&journal, clock.unix_ms(), 100);
+    clock.step_to_unix_ms(NOW);
+    append_at(&journal, NOW, 60);
+    drop(journal);
+    memory.put(&directory().join("trim.time"), b"?").unwrap();
+    let journal = clocked(&memory, &clock);
+    assert_eq!(journal.trim_unix_ms(), NOW);
+    assert_eq!(journal.trim(NOW - 7 * DAY).unwrap().segments, 0);
+    clock.advance(Duration::from_hours(8 * 24));
+    assert!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments > 3);
 }
 
 #[test]
