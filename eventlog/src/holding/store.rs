@@ -23,7 +23,7 @@ use crate::index::endpoint_key;
 use crate::log::Scope;
 use crate::position::{Lane, Position};
 use crate::scope::Placed;
-use crate::segment::{self, DamageKind, Entry, Journal, Payload, Record, Recovery, WhenFull};
+use crate::segment::{self, DamageKind, Entry, Journal, Payload, Record, Recovery, SegmentInfo, WhenFull};
 
 /// How many deliveries are looked at in one go, with the lock that everybody at the door needs: some 50 µs.
 const SLICE: usize = 512;
@@ -328,6 +328,7 @@ impl HoldingStore {
         if let Some(front) = front {
             self.journal.trim_before(front)?;
         }
+        expired += self.let_go_of_trimmed();
         Ok(expired)
     }
 
@@ -350,6 +351,25 @@ impl HoldingStore {
         }
         state.stat.expired += gone;
         (gone, looked_at.last().map(|last| Bound::Excluded(*last)))
+    }
+
+    /// Lets go of what is not there any more. A delivery that came under a clock that was ahead says for years that it is
+    /// within its age; its segment goes by the time of those behind it.
+    fn let_go_of_trimmed(&self) -> u64 {
+        let Some(oldest) = self.journal.segments().first().map(SegmentInfo::first) else { return 0 };
+        let mut gone = 0;
+        loop {
+            let mut state = self.state();
+            let trimmed: Vec<EventId> = state.places.range(..oldest).take(SLICE).map(|(_, id)| *id).collect();
+            for id in &trimmed {
+                state.leave(*id);
+            }
+            state.stat.expired += trimmed.len() as u64;
+            gone += trimmed.len() as u64;
+            if trimmed.len() < SLICE {
+                return gone;
+            }
+        }
     }
 
     /// The place in front of everything that is held: segments before it go although they are young, since all in

@@ -241,6 +241,28 @@ fn what_came_while_the_clock_was_behind_is_held_for_its_age() {
 }
 
 #[test]
+fn what_came_while_the_clock_was_ahead_gives_its_budget_back_with_its_segment() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at_unix_ms(EPOCH_UNIX_MS);
+    let store = open(directory.path(), &clock);
+    clock.step_to_unix_ms(EPOCH_UNIX_MS * 2);
+    fill(&store);
+    clock.step_to_unix_ms(EPOCH_UNIX_MS);
+    for n in 0..60 {
+        store.hold(held("acme", &format!("wh_young_{}", n % 20), 1_000 + n)).unwrap();
+        let young = everything(&store).last().unwrap().delivery.id;
+        store.resolve(young, Outcome::Discarded).unwrap();
+    }
+    assert_eq!(everything(&store).len(), 100);
+    clock.advance(Duration::from_hours(8 * 24));
+    store.trim().unwrap();
+    let (left, stat) = (everything(&store), store.stat());
+    assert!(left.len() < 40, "at most what is in a segment with what is young: {}", left.len());
+    assert_eq!((stat.pending + stat.quarantined, stat.expired), (left.len() as u64, 100 - left.len() as u64));
+    assert!(left.iter().all(|held| store.by_id(&Scope::Operator, held.delivery.id).unwrap().is_some()));
+}
+
+#[test]
 fn what_could_not_be_read_at_the_start_is_not_taken_for_dealt_with() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::at_unix_ms(EPOCH_UNIX_MS);
