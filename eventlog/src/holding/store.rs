@@ -295,8 +295,8 @@ impl HoldingStore {
     }
 
     /// The delivery is dealt with. Returns when that is durable, and blocks until then; its budget is free from then
-    /// on. A crash between a promotion's append and this leaves the delivery held: promoting it again appends it again
-    /// under the same id, which readers drop.
+    /// on. A crash between a promotion's append and this leaves the delivery held and in the log, under one id: whoever
+    /// promotes looks for it in the log first, since no reader would drop the second one.
     pub fn resolve(&self, id: EventId, outcome: Outcome) -> Result<(), ResolveError> {
         if !self.holds(id) {
             return Err(ResolveError::NotHeld(id));
