@@ -107,6 +107,9 @@ pub enum Start {
     /// With the oldest event that is left.
     #[default]
     Earliest,
+    /// So near to the end that at least so many events of the scope and filter lie behind it, or all that there are: what
+    /// a look at the newest reads. What lies before it is not met, damage and records of others among it.
+    Newest(usize),
     /// With the first event that becomes durable from now on.
     Latest,
     /// At a consumer's place. What lies between it and the oldest event, if it was trimmed, is an error and

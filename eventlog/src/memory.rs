@@ -126,6 +126,22 @@ impl MemoryLog {
         self.switches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// In each lane the place with that many of what is selected behind it.
+    fn newest(&self, scope: &Scope, filter: &Filter, count: usize) -> Cursor {
+        let mut cursor = if count == 0 { self.durable() } else { Cursor::default() };
+        for lane in &self.store.lock().lanes {
+            let is_selected = |(record, offset): &(&Record, u64)| {
+                let placed = lane.placed(*offset, record);
+                placed.view().is_ok_and(|event| selects(scope, filter, record.tenant.as_str(), &event))
+            };
+            let mut newest = lane.records.iter().rev().zip((lane.base..lane.end()).rev()).filter(is_selected);
+            if let Some((record, offset)) = count.checked_sub(1).and_then(|others| newest.nth(others)) {
+                cursor.set(lane.lane.clone(), Place { epoch: record.epoch, offset });
+            }
+        }
+        cursor
+    }
+
     fn commit(&self, event: &NewEvent) -> Result<Appended, AppendError> {
         let mut bytes = codec::encode_head(event, self.node)
             .map_err(|e| AppendError::TooLarge { bytes: e.bytes as u64, bytes_max: e.bytes_max as u64 })?;
@@ -213,6 +229,7 @@ impl EventLog for MemoryLog {
     fn reader(&self, scope: Scope, start: Start, filter: Filter) -> Result<Box<dyn EventReader>, ReadError> {
         let cursor = match start {
             Start::Earliest => Cursor::default(),
+            Start::Newest(count) => self.newest(&scope, &filter, count),
             Start::Latest => self.durable(),
             Start::At(cursor) => cursor,
         };

@@ -40,7 +40,11 @@ impl<S> From<ReadError> for Ended<S> {
 
 /// Reads events as `query` says. Blocks on the disk.
 pub(crate) fn events<S: Sink>(log: &dyn EventLog, query: &Query, sink: &mut S) -> Result<(), Ended<S::Stop>> {
-    let start = if query.which == Which::FollowFromNow { Start::Latest } else { Start::Earliest };
+    let start = match query.which {
+        Which::Newest(count) => Start::Newest(count as usize),
+        Which::FollowFromNow => Start::Latest,
+        Which::All | Which::First(_) | Which::Follow => Start::Earliest,
+    };
     let filter = Filter { endpoint: query.endpoint.clone(), from_unix_ms: query.since, until_unix_ms: query.until };
     let reader = log.reader(scope(&query.whose), start, filter)?;
     let mut walk = Walk::new(reader, query.skip_damage);
@@ -75,7 +79,7 @@ fn say<S: Sink>(aside: Option<Aside>, sink: &mut S) -> Result<(), Ended<S::Stop>
     aside.map_or(Ok(()), |aside| sink.aside(aside)).map_err(Ended::Stopped)
 }
 
-/// The log reads forward only: the newest are what is left when the end is reached.
+/// The log reads forward only, from some place in front of the newest: they are what is left when the end is reached.
 fn newest<S: Sink>(walk: &mut Walk, count: u32, whole: bool, sink: &mut S) -> Result<(), Ended<S::Stop>> {
     let mut ring = Ring::new(count as usize, NEWEST_BYTES_MAX);
     let mut holes = Holes::new(count.into());

@@ -65,6 +65,43 @@ pub fn latest_sees_what_comes_next(subject: &mut dyn Subject) {
     assert_eq!(ids(&drain(&mut *on_empty)).len(), 5);
 }
 
+pub fn the_newest_end_as_everything_does(subject: &mut dyn Subject) {
+    let clock = clock();
+    let log = subject.open(Arc::clone(&clock));
+    for n in 0..300 {
+        // Times apart further than an index tells, now and then, and promoted deliveries among them.
+        let received = EPOCH_UNIX_MS + u64::from(n) + [0, 0, 0, 60 * 24 * 3_600_000][n as usize / 70 % 4];
+        let tenant = if n % 3 == 0 { "globex" } else { "acme" };
+        commit(&*log, event(tenant, &format!("wh_{tenant}_{}", n % 5), received, n));
+        clock.advance(std::time::Duration::from_millis(1));
+    }
+    now_and_reopened(subject, &clock, log, |log| {
+        for scope in [Scope::Operator, Scope::Tenant(tenant("acme")), Scope::Tenant(tenant("nobody"))] {
+            for filter in [
+                Filter::default(),
+                Filter { from_unix_ms: Some(EPOCH_UNIX_MS + 100), ..Filter::default() },
+                Filter { until_unix_ms: Some(EPOCH_UNIX_MS + 180), ..Filter::default() },
+                Filter { until_unix_ms: Some(EPOCH_UNIX_MS + 60 * 24 * 3_600_000 + 220), ..Filter::default() },
+            ] {
+                let filters = [filter.clone(), Filter { endpoint: Some(endpoint("wh_acme_1")), ..filter }];
+                for filter in
+                    filters.into_iter().filter(|f| f.endpoint.is_none() || scope != Scope::Tenant(tenant("nobody")))
+                {
+                    let all = ids(&read(log, scope.clone(), Start::Earliest, filter.clone()));
+                    for count in [0, 1, 2, 30, 200, 1_000] {
+                        let newest = ids(&read(log, scope.clone(), Start::Newest(count), filter.clone()));
+                        let asked = &all[all.len().saturating_sub(count)..];
+                        assert!(newest.ends_with(asked), "{count} of {scope:?} {filter:?}");
+                    }
+                }
+            }
+        }
+        assert_eq!(read(log, Scope::Operator, Start::Newest(0), Filter::default()), []);
+        let of_endpoint = Filter { endpoint: Some(endpoint("wh_acme_1")), ..Filter::default() };
+        assert_eq!(read(log, Scope::Operator, Start::Newest(7), of_endpoint).len(), 7, "and no more are read");
+    });
+}
+
 pub fn endpoint_and_time_select(subject: &mut dyn Subject) {
     let clock = clock();
     let log = subject.open(Arc::clone(&clock));

@@ -319,6 +319,13 @@ impl LaneIndex {
         [growing, known].into_iter().flatten().min()
     }
 
+    /// The last segment before this one.
+    pub(crate) fn before(&self, segment: SegmentId) -> Option<SegmentId> {
+        let growing = self.growing().range(..segment).next_back().map(|(id, _)| *id);
+        let known = self.known().range(..segment).next_back().map(|(id, _)| *id);
+        growing.max(known)
+    }
+
     /// Where the records of a segment that takes no more end.
     pub(crate) fn info(&self, segment: SegmentId) -> Option<SegmentInfo> {
         self.known().get(&segment).map(|entry| entry.info)

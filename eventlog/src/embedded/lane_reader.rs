@@ -36,17 +36,30 @@ impl Query {
         Self { scope, filter, endpoint }
     }
 
-    /// What an index is asked, `None` if everything is wanted. A tenant's endpoint is asked for by its key alone, so
-    /// that a record of it that is somebody else's is met and halts the read.
+    /// What an index is asked, `None` if everything is wanted.
     fn wanted(&self) -> Option<Wanted<'_>> {
+        let asked = self.asked();
+        let everything = asked.endpoint.is_none()
+            && asked.tenant.is_none()
+            && asked.from_unix_ms.is_none()
+            && asked.until_unix_ms.is_none();
+        (!everything).then_some(asked)
+    }
+
+    /// The same for the newest: an index that does not know counts for nothing.
+    pub(super) fn certain(&self) -> Wanted<'_> {
+        Wanted { only_certain: true, ..self.asked() }
+    }
+
+    /// A tenant's endpoint is asked for by its key alone, so that a record of it that is somebody else's is met and halts
+    /// the read.
+    fn asked(&self) -> Wanted<'_> {
         let tenant = match &self.scope {
             Scope::Tenant(tenant) if self.endpoint.is_none() => Some(tenant.as_str()),
             Scope::Tenant(_) | Scope::Operator => None,
         };
         let Filter { from_unix_ms, until_unix_ms, .. } = self.filter;
-        let everything =
-            self.endpoint.is_none() && tenant.is_none() && from_unix_ms.is_none() && until_unix_ms.is_none();
-        (!everything).then_some(Wanted { endpoint: self.endpoint, tenant, from_unix_ms, until_unix_ms })
+        Wanted { endpoint: self.endpoint, tenant, from_unix_ms, until_unix_ms, only_certain: false }
     }
 
     /// Is this record to be opened? What an index says is a tenant's is, so that the assertion sees whether that is

@@ -8,6 +8,7 @@ mod lane;
 mod lane_index;
 mod lane_reader;
 mod layout;
+mod newest;
 mod pending;
 mod place;
 mod reader;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::lane::Lane;
 use super::lane_reader::{LaneReader, Query};
 use super::layout::shard_of;
+use super::place::place_of;
 use crate::error::ReadError;
 use crate::event::StoredEvent;
 use crate::log::{EventReader, Filter, Scope, Start};
@@ -31,19 +32,22 @@ impl EmbeddedReader {
         let slot = filter.endpoint.as_ref().map(|endpoint| domain::Slot::of(endpoint.as_str()));
         let can_have =
             |lane: &&Arc<Lane>| slot.is_none_or(|slot| shard_of(slot, lane.place.shards) == lane.name().shard);
+        let query = Query::new(scope, filter);
         let mut readers = Vec::new();
         for lane in lanes.iter().filter(can_have) {
             let place = match start {
                 Start::Earliest => None,
+                Start::Newest(count) => lane.newest(&query.certain(), *count).map(place_of),
                 Start::Latest => Some(lane.durable()),
                 Start::At(cursor) => cursor.place(lane.name()),
             };
-            if let Some(place) = place {
+            // The newest are where they are: if they are trimmed by now, reading says so.
+            if let Some(place) = place.filter(|_| !matches!(start, Start::Newest(_))) {
                 lane.check_place(place)?;
             }
             readers.push(LaneReader::new(Arc::clone(lane), place));
         }
-        Ok(Self { query: Query::new(scope, filter), lanes: readers, halted: None })
+        Ok(Self { query, lanes: readers, halted: None })
     }
 
     /// The lane whose record is next.

@@ -55,6 +55,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) tenant: Option<&'a str>,
     pub(crate) from_unix_ms: Option<u64>,
     pub(crate) until_unix_ms: Option<u64>,
+    /// Leaves out those of which an index does not know whether their time fits. Else they are in, and whoever reads them
+    /// finds out.
+    pub(crate) only_certain: bool,
 }
 
 impl Wanted<'_> {

@@ -220,6 +220,9 @@ impl SideIndex {
         // A capped time may be any later one: the record itself decides.
         let received = self.summary.received_first_unix_ms.saturating_add(u64::from(behind));
         let capped = behind == u32::MAX;
+        if capped && wanted.only_certain {
+            return wanted.from_unix_ms.is_none() && wanted.until_unix_ms.is_none();
+        }
         wanted.from_unix_ms.is_none_or(|from| capped || received >= from)
             && wanted.until_unix_ms.is_none_or(|until| received < until)
     }

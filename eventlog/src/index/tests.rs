@@ -84,6 +84,7 @@ proptest! {
             tenant: tenant.map(|n| TENANTS[n]),
             from_unix_ms: from,
             until_unix_ms: until,
+            only_certain: false,
         };
         let expected: Vec<u32> = records
             .iter()
@@ -100,6 +101,9 @@ proptest! {
         prop_assert!(expected.iter().all(|spot| from_side.contains(spot)));
         prop_assert!(from_side.iter().all(|spot| expected.contains(spot) || capped.contains(spot)));
         prop_assert!(from_side.is_sorted());
+        let certain = side.select(&file, &Wanted { only_certain: true, ..wanted.clone() }, known).unwrap();
+        prop_assert!(certain.iter().all(|spot| expected.contains(spot)));
+        prop_assert!(expected.iter().all(|spot| certain.contains(spot) || capped.contains(spot)));
         prop_assert_eq!(active.snapshot().select(&wanted, known), &expected[..]);
         if !expected.is_empty() {
             prop_assert!(wanted.meets(side.summary()));
@@ -125,7 +129,8 @@ proptest! {
         file[at] ^= flip;
         let Ok((side, totals)) = SideIndex::open(&file, SEGMENT) else { return Ok(()) };
         prop_assert_eq!((side, totals), SideIndex::open(&whole, SEGMENT).unwrap());
-        let wanted = Wanted { endpoint: None, tenant: None, from_unix_ms: None, until_unix_ms: None };
+        let wanted =
+            Wanted { endpoint: None, tenant: None, from_unix_ms: None, until_unix_ms: None, only_certain: false };
         if let Ok(spots) = side.select(&file, &wanted, None) {
             prop_assert_eq!(spots.len(), records.len());
         }

@@ -39,7 +39,7 @@ pub(crate) struct Span {
 pub(crate) enum Events {
     /// List the newest events, oldest of them first
     #[command(after_help = "Without --since it looks at the last 24 hours; with --held at everything.\n\n\
-                            Damage in the log is passed over and named on standard error.\n\n\
+                            Reads what the newest take; passes over damage there and names it on standard error.\n\n\
                             Exit codes: 0 done, 1 damage may hide events that belong here, 3 could not read the log.\n\n\
                             Examples:\n  tidegate events list --tenant acme --since 1h\n  \
                             tidegate events list --endpoint wh_9f2c1b7a --held")]

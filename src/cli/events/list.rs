@@ -9,7 +9,7 @@ use super::super::when::When;
 use super::source::Source;
 use crate::control::wire::{EventLine, Query, Which, Whose};
 
-/// The log is read forward: without a beginning the newest few would cost a look at everything.
+/// Whoever has few events would else have the index of every segment looked at.
 const SINCE_DEFAULT: When = When::Ago(24 * 3_600_000);
 
 /// Enough of a provider's id to recognise it by.

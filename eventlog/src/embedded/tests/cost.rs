@@ -31,15 +31,28 @@ fn opening_and_seeking_read_little_whatever_the_log_holds() {
         };
         assert_eq!(ids(&log, Scope::Tenant(wanted.tenant.clone()), filter).len(), 3);
         let range = read(&counting.segment_bytes) + read(&counting.index_bytes);
-        (segments, open, seek, range)
+        let newest = [
+            (Scope::Tenant(tenant("acme")), Filter::default()),
+            (Scope::Operator, of_endpoint("wh_3")),
+            (Scope::Operator, Filter::default()),
+        ]
+        .map(|(scope, filter)| {
+            let seen = drain(&mut *log.reader(scope.clone(), Start::Newest(50), filter.clone()).unwrap());
+            assert!(super::wanted(&events, &scope, &filter).ends_with(&seen) && seen.len() == 50, "{}", seen.len());
+            read(&counting.segment_bytes) + read(&counting.index_bytes)
+        });
+        (segments, open, seek, range, newest)
     };
-    let (few, open_few, seek_few, range_few) = cost(3_000);
-    let (many, open_many, seek_many, range_many) = cost(30_000);
+    let (few, open_few, seek_few, range_few, newest_few) = cost(3_000);
+    let (many, open_many, seek_many, range_many, newest_many) = cost(30_000);
     assert!(many >= few + 10, "{few} {many}");
     let per_segment = (open_many - open_few) / (many - few);
     assert!(per_segment < SEGMENT / 16, "opening reads {per_segment} bytes a segment");
     assert!(seek_many < 2 * seek_few.max(64 << 10), "{seek_few} {seek_many}");
     assert!(range_many < 2 * range_few.max(128 << 10), "{range_few} {range_many}");
+    for (few, many) in newest_few.into_iter().zip(newest_many) {
+        assert!(many < 2 * few.max(SEGMENT / 4), "{few} {many}");
+    }
 }
 
 /// Storage that counts bytes that are read from segments.
