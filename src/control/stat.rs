@@ -35,7 +35,7 @@ pub(crate) struct LaneStat {
     pub(crate) generation: u32,
     pub(crate) shard: u16,
     pub(crate) active: bool,
-    /// Absent for a class that is no longer configured: it is read and not trimmed.
+    /// Absent for a class that is not in the settings, or no settings were read: it is read and not trimmed.
     pub(crate) retention_ms: Option<u64>,
     pub(crate) records: u64,
     pub(crate) event_bytes: u64,
@@ -79,7 +79,7 @@ impl From<eventlog::Stat> for LogStat {
             generation: lane.generation,
             shard: lane.shard,
             active: lane.active,
-            retention_ms: lane.retention_ms.into(),
+            retention_ms: lane.configured.then_some(lane.retention_ms),
             records: lane.records,
             event_bytes: lane.event_bytes,
             segments: lane.segments,

@@ -167,6 +167,18 @@ mod tests {
     }
 
     #[test]
+    fn a_class_without_settings_is_kept_and_not_for_no_time() {
+        let lane =
+            |configured| eventlog::LaneStat { configured, retention_ms: 86_400_000, ..eventlog::LaneStat::default() };
+        let (lanes, days_left) = (vec![lane(true), lane(false)], None);
+        let stat = eventlog::Stat { engine: "embedded", lanes, disk_free_bytes: 0, reserve_bytes: 0, days_left };
+        let stat = Stat::from(stat);
+        assert_eq!(stat.lanes.iter().map(|lane| lane.retention_ms).collect::<Vec<_>>(), [Some(86_400_000), None]);
+        let text = printed(|shell| print(&stat, shell));
+        assert!(text.contains("  1d 0h  ") && !text.contains("0ms"), "{text}");
+    }
+
+    #[test]
     fn bytes_have_one_digit_behind_the_point() {
         let text = [0, 1023, 1024, 1536, 1 << 20, u64::MAX].map(bytes);
         assert_eq!(text, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "16383.9 PiB"]);
