@@ -66,6 +66,15 @@ that `tenants.allow_env` does not allow any more, verifies nothing from then on,
 | the tenants' directory has too many files or entries | who was there stays; the rest is not read |
 | a tenant's file is taken away | the tenant is removed, once the file was missing for a second |
 
+## When an endpoint moves to another tenant
+
+An endpoint's id may be given to another tenant's file, or a tenant may be renamed: new deliveries are the new tenant's. What
+was committed before stays the old tenant's for its whole age, under the same id, and a read of one tenant's endpoint ends at
+the first record that is another's: `events list` and `export` with `--tenant NEW --endpoint ID` fail there, and the
+appliance's log names the place, since nothing else would show an index that has gone wrong. `--since` the move reads what is
+the new tenant's, `--until` the move what is the old one's, and `--all-tenants --endpoint ID` both. An endpoint with a new id
+has none of this.
+
 ## How ages are counted
 
 `log.retention` and `holding.age` are promises, so they go by a clock that is believed and not by the one that the machine

@@ -242,6 +242,30 @@ async fn newest_first_and_all_select() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_was_moved_is_refused_with_the_way_to_its_events() {
+    let running = Running::start();
+    running.commit("acme", "wh_1", 1, Bytes::new()).await;
+    let moved = [
+        running.commit("acme_eu", "wh_1", 2, Bytes::new()).await,
+        running.commit("acme_eu", "wh_1", 3, Bytes::new()).await,
+    ];
+    let whole = |whose| Query { endpoint: Some(endpoint("wh_1")), ..query(whose, Which::All) };
+    let theirs = whole(Whose::Tenant(tenant("acme_eu")));
+    let mut lines = running.client().await.stream("/v1/events", &theirs).await.unwrap();
+    let refused = lines.next::<EventLine>().await;
+    let says = |why: &str| ["--since", "--until", "--all-tenants --endpoint"].iter().all(|hint| why.contains(hint));
+    assert!(matches!(&refused, Err(ClientError::Refused(why)) if says(why)), "{refused:?}");
+    let ids = |lines: Vec<EventLine>| lines.into_iter().map(|line| line.id).collect::<Vec<_>>();
+    assert_eq!(ids(all(&running, &Query { since: Some(NOW + 2), ..theirs.clone() }).await), moved);
+    assert_eq!(all(&running, &whole(Whose::AllTenants)).await.len(), 3);
+    assert_eq!(
+        ids(all(&running, &Query { which: Which::Newest(2), ..theirs }).await),
+        moved,
+        "what is older is not met"
+    );
+}
+
+#[tokio::test]
 async fn a_follower_sees_what_comes_and_never_holds_up_a_stop() {
     let mut running = Running::start();
     let before = running.commit("acme", "wh_1", 1, Bytes::new()).await;

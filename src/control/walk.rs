@@ -55,8 +55,8 @@ impl Walk {
             }
             ReadError::Damaged { lane, .. } => lane,
             ReadError::NotAnEvent { position, .. } => position.lane,
+            ReadError::ScopeMismatch { .. } => return Err(moved(&text)),
             ReadError::Trimmed { .. }
-            | ReadError::ScopeMismatch { .. }
             | ReadError::IndexMismatch { .. }
             | ReadError::NoSuchPlace { .. }
             | ReadError::Unreadable { .. } => return Err(text),
@@ -71,6 +71,14 @@ impl Walk {
 /// What an answer ends with at damage that nobody wanted passed over.
 pub(super) fn unskipped(fault: &str) -> String {
     format!("{fault}; --skip-damage goes on behind it")
+}
+
+/// What an answer ends with at a record of another tenant: most often the endpoint was given to another file.
+fn moved(fault: &str) -> String {
+    format!(
+        "{fault}; if its endpoint was moved between tenants, --since or --until the move reads one side of it, and \
+         --all-tenants --endpoint reads both"
+    )
 }
 
 /// Remarks on what was passed over, in bounds.
