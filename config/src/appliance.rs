@@ -3,6 +3,7 @@
 mod cross_check;
 mod egress;
 mod part;
+mod places;
 
 use std::path::Path;
 
@@ -18,6 +19,7 @@ use crate::units::MIB;
 
 use cross_check::cross_check;
 pub use part::{ApplianceInPart, NamesRead, appliance_in_part};
+pub use places::{Places, appliance_line, appliance_places};
 
 /// Far above any appliance's file; what is larger is another file.
 const FILE_BYTES_MAX: u64 = 4 * MIB;

@@ -33,7 +33,10 @@ pub mod units;
 mod variables;
 mod watch;
 
-pub use appliance::{ApplianceInPart, NamesRead, appliance_in_part, load_appliance, parse_appliance, reload_appliance};
+pub use appliance::{
+    ApplianceInPart, NamesRead, Places, appliance_in_part, appliance_line, appliance_places, load_appliance,
+    parse_appliance, reload_appliance,
+};
 pub use egress::{
     CertificateBy, Connection, ConnectionTls, Credential, CredentialKind, EgressCertificate, EgressRole, EgressRule,
     EgressToken, RuleMode, SniRule, TenantEgress,
@@ -55,5 +58,8 @@ pub use settings::{
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;
-pub use tenants::{ABSENCE, Both, InForce, Judge, Judged, Second, TenantFiles, TenantsLoad, Unavailable, both};
+pub use tenants::{
+    ABSENCE, Both, InForce, Judge, Judged, Second, TenantFiles, TenantsLoad, Unavailable, both, files_passed_over,
+    is_tenant_there,
+};
 pub use watch::Watcher;

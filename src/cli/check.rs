@@ -1,7 +1,7 @@
 //! `tidegate check`: everything that is wrong with the configuration, before it goes live.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use config::{ApplianceInPart, Environment, Fault, Tenant, TenantFiles, TenantsLoad};
 use domain::SystemClock;
@@ -12,14 +12,15 @@ use serde_json::json;
 
 use super::Shell;
 use super::args::Check;
+use super::events::source::shown;
 use super::exit::{Exit, Outcome};
-use super::faults;
 use super::out::Tone;
-use super::scheme;
+use super::{directories, faults, scheme};
 use crate::control::wire::FaultLine;
 use crate::run::{JudgedBy, Machine, judge_calls};
 
 /// What was looked at, and what was found.
+#[derive(Default)]
 pub(super) struct Looked {
     pub(super) faults: Vec<Fault>,
     tenants: usize,
@@ -29,14 +30,15 @@ pub(super) struct Looked {
     is_faulty: bool,
     /// Of a faulty file, what tenants' files could be judged by.
     in_part: Option<ApplianceInPart>,
+    /// Files beside the tenants' own that nobody reads.
+    passed_over: Vec<PathBuf>,
 }
 
 /// Looks at a whole configuration. Where the appliance's file is faulty, its tenants' files are looked at all the same.
 pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets, on: Machine) -> Looked {
     let (appliance, faults) = config::load_appliance(path);
     let in_part = appliance.is_none().then(|| config::appliance_in_part(path)).flatten();
-    let mut looked =
-        Looked { faults, tenants: 0, endpoints: 0, known_answers: 0, is_faulty: appliance.is_none(), in_part };
+    let mut looked = Looked { faults, is_faulty: appliance.is_none(), in_part, ..Looked::default() };
     let judged_by = appliance.as_ref().or_else(|| looked.in_part.as_ref().map(|part| &part.appliance));
     if let Some(appliance) = judged_by {
         let mut inspector = Inspector::new(presets);
@@ -51,6 +53,10 @@ pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets
         let calls = appliance.egress.enabled.then(judged);
         let (calls, found) = calls.unwrap_or_default();
         looked.faults.extend(found);
+        if on == Machine::This && looked.in_part.is_none() {
+            looked.faults.extend(directories::faults(appliance, path));
+        }
+        looked.passed_over = config::files_passed_over(&appliance.tenants.directory);
         let load: TenantsLoad = files.load(appliance, environment, &mut |tenant| {
             let mut faults = inspector.inspect(&tenant);
             faults.extend(calls.iter().flat_map(|calls| calls.compiled.tenant(&tenant).1));
@@ -66,7 +72,7 @@ pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets
 
 pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     let presets = scheme::presets()?;
-    let Looked { faults: found, tenants, endpoints, known_answers, is_faulty, in_part } = look(
+    let Looked { faults: found, tenants, endpoints, known_answers, is_faulty, in_part, passed_over } = look(
         &args.file.config,
         shell.environment,
         &presets,
@@ -104,6 +110,10 @@ pub(super) fn run(args: &Check, shell: &mut Shell<'_>) -> Outcome {
     };
     let warned = if warnings == 0 { String::new() } else { format!(", {}", faults::counted(warnings, "warning")) };
     shell.out.line(format_args!("{verdict}{warned} ({checked})"))?;
+    for file in passed_over {
+        let file = shown(&file);
+        shell.out.remark(format_args!("note: {file} is not read: a tenant's file is named <tenant>.toml"));
+    }
     if let Some(keys) = misread {
         shell.out.remark(format!("the tenants' files were judged without what is faulty: {keys}"));
     }

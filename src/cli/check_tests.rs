@@ -170,3 +170,34 @@ fn no_configuration_says_how_to_name_one() {
     assert_eq!(ran.exit, Exit::Failed);
     assert!(ran.remarks.contains("--config"), "{}", ran.remarks);
 }
+
+#[test]
+fn a_directory_that_cannot_be_one_is_a_fault() {
+    let files = Files::with(GOOD);
+    files.write("log", "a regular file");
+    let ran = files.run(&["check"], b"");
+    assert_eq!(ran.exit, Exit::No, "{}", ran.answer);
+    let said = files.said(&ran.answer);
+    assert!(
+        said.starts_with("tidegate.toml:6: log.directory: log cannot be made: log is there and is no directory"),
+        "{said}"
+    );
+    assert_eq!(files.run(&["check", "--elsewhere"], b"").exit, Exit::Yes, "the other machine has its own");
+    // One thing in the way of everything is one fault.
+    let config = std::fs::read_to_string(files.config()).unwrap();
+    files.write("tidegate.toml", &config.replace("\"log\"", "\"log/a/log\""));
+    assert!(files.run(&["check"], b"").answer.contains("1 error"));
+}
+
+#[test]
+fn a_file_that_may_have_been_meant_to_be_a_tenant_s_is_named_and_no_fault() {
+    let files = Files::with(GOOD);
+    for name in ["globex.tml", ".hidden.tml", "acme.secrets/key.pem", "old/globex.tml"] {
+        files.write(&format!("tenants/{name}"), "tenant = \"globex\"\n");
+    }
+    let ran = files.run(&["check"], b"");
+    assert_eq!(ran.exit, Exit::Yes, "{}", ran.answer);
+    let notes: Vec<_> = ran.remarks.lines().collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("tenants/globex.tml is not read"), "{notes:?}");
+}

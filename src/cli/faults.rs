@@ -24,7 +24,8 @@ pub(crate) fn is_error(fault: &FaultLine) -> bool {
 }
 
 /// `1 tenant`, `2 tenants`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 

@@ -6,6 +6,7 @@ mod capture;
 mod check;
 mod curl;
 mod diagnose;
+mod directories;
 mod egress;
 mod endpoints;
 mod events;
@@ -13,6 +14,7 @@ mod exit;
 mod explain;
 mod faults;
 mod grant;
+mod help;
 mod http;
 mod log;
 mod out;
@@ -20,6 +22,7 @@ mod plan;
 mod reference;
 mod reload;
 mod run;
+mod running;
 mod scheme;
 mod schemes;
 mod secret;
@@ -36,7 +39,7 @@ use std::io::{self, BufWriter, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 use config::{Environment, ProcessEnvironment};
 use domain::{Clock, SystemClock};
 
@@ -70,7 +73,7 @@ pub(crate) fn main() -> ExitCode {
 pub(crate) fn execute(words: impl IntoIterator<Item = OsString>, shell: &mut Shell<'_>) -> Exit {
     let plain_wanted = wants_plain(shell.environment);
     shell.out.colour(Colour::Auto, plain_wanted);
-    let cli = match Cli::try_parse_from(words) {
+    let cli = match parse(words) {
         Ok(cli) => cli,
         Err(error) => return explain(&error, shell),
     };
@@ -82,6 +85,11 @@ pub(crate) fn execute(words: impl IntoIterator<Item = OsString>, shell: &mut She
         shell.out.complain(&failure);
         failure.exit()
     })
+}
+
+fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut matches = help::command().try_get_matches_from(words)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut help::command()))
 }
 
 /// <https://no-color.org>: set and not empty. A dumb terminal shows escapes as garbage.
@@ -100,8 +108,8 @@ fn explain(error: &clap::Error, shell: &mut Shell<'_>) -> Exit {
         return Exit::Usage;
     }
     let help = error.render();
-    let said = if shell.out.coloured() { shell.out.text(help.ansi()) } else { shell.out.text(&help) };
-    match said.and_then(|()| shell.out.flush()) {
+    let help = if shell.out.coloured() { help.ansi().to_string() } else { help.to_string() };
+    match shell.out.text(help::trimmed(&help)).and_then(|()| shell.out.flush()) {
         Ok(()) => Exit::Yes,
         Err(failure) => failure.exit(),
     }
@@ -170,9 +178,27 @@ fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
 
 fn completions(kind: clap_complete::Shell, shell: &mut Shell<'_>) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(kind, &mut Cli::command(), "tidegate", &mut script);
+    let mut command = help::command();
+    clap_complete::generate(kind, &mut command, "tidegate", &mut script);
     shell.out.text(String::from_utf8_lossy(&script))?;
+    if kind == clap_complete::Shell::Fish {
+        shell.out.text(fish_words(&command))?;
+    }
     Ok(Exit::Yes)
+}
+
+/// The words that an argument without a name can be: fish would offer files for it.
+fn fish_words(command: &clap::Command) -> String {
+    let words_of = |child: &clap::Command| {
+        let words = child.get_positionals().flat_map(clap::Arg::get_possible_values);
+        let words: Vec<String> = words.map(|word| word.get_name().to_owned()).collect();
+        (child.get_name().to_owned(), words.join(" "))
+    };
+    let with_words = command.get_subcommands().filter(|child| !child.is_hide_set()).map(words_of);
+    let lines = with_words.filter(|(_, words)| !words.is_empty()).map(|(name, words)| {
+        format!("complete -c tidegate -n \"__fish_tidegate_using_subcommand {name}\" -f -a \"{words}\"\n")
+    });
+    lines.collect()
 }
 
 /// Runs what waits for a network or a socket. Commands are short: one thread is enough.

@@ -138,6 +138,12 @@ impl<'a> Out<'a> {
         drop(writeln!(self.remarks, "{painted}"));
     }
 
+    /// A remark that somebody should act upon.
+    pub(crate) fn warn(&mut self, text: impl fmt::Display) {
+        let label = Painted { tone: Tone::Warn, text: "warning:", on: self.colour_remarks };
+        drop(writeln!(self.remarks, "{label} {text}"));
+    }
+
     /// Does the answer go to somebody who looks at a screen?
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal

@@ -39,6 +39,12 @@ pub(crate) struct Plan {
 pub(crate) fn plan(args: &Send, shell: &mut Shell<'_>) -> Outcome<Plan> {
     let configured = Configured::load(&args.file.config, shell)?;
     let setup = configured.setup(&args.endpoint)?;
+    let (tenant, _) = configured.endpoint(&args.endpoint)?;
+    if let Some(fault) = configured.fault_of(&tenant.id) {
+        shell.out.warn(format_args!(
+            "the tenant's file is faulty, and the appliance goes by an older version of it: {fault}"
+        ));
+    }
     let public_url = setup.url.clone().unwrap_or_default();
     let (seen, _) = sign::split(&public_url)?;
     let target = match &args.url {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 
-use super::Shell;
-use super::args::{Cli, ReferenceOf};
+use super::args::ReferenceOf;
 use super::exit::{Exit, Outcome};
+use super::{Shell, help};
 
 pub(super) fn run(of: ReferenceOf, shell: &mut Shell<'_>) -> Outcome {
     match of {
@@ -38,7 +38,7 @@ Remarks and errors go to standard error. Colour appears only on a terminal, neve
 /// `docs/cli.md`.
 pub(crate) fn cli_markdown() -> String {
     let mut text = HEAD.to_owned();
-    let mut root = Cli::command().term_width(100).color(clap::ColorChoice::Never);
+    let mut root = help::command().term_width(100).color(clap::ColorChoice::Never);
     root.build();
     section(&mut text, &mut root, "tidegate");
     text
@@ -80,7 +80,7 @@ mod tests {
             }
             command.get_subcommands().for_each(look);
         }
-        look(&Cli::command());
+        look(&help::command());
     }
 
     #[test]

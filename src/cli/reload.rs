@@ -4,12 +4,12 @@ use super::Shell;
 use super::args::Reload;
 use super::events::source;
 use super::exit::{Exit, Outcome};
-use super::faults;
+use super::{faults, running};
 use crate::control::client::Client;
 use crate::control::wire::Reloaded;
 
 pub(super) fn run(args: &Reload, shell: &mut Shell<'_>) -> Outcome {
-    let socket = source::socket(args.socket.as_deref(), &args.file.config)?;
+    let socket = running::socket(args.socket.as_deref(), &args.file.config, shell)?;
     let reloaded: Reloaded = super::block_on(async {
         let mut client = Client::connect(&socket).await.map_err(|error| source::unanswered(&error))?;
         client.ask("/v1/reload", &()).await.map_err(|error| source::unanswered(&error))

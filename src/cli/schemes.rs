@@ -114,7 +114,8 @@ fn print(found: &Found, shell: &mut Shell<'_>) -> Outcome<()> {
     print_fields(&mut shell.out, &fields(found))?;
     let heading = shell.out.paint(Tone::Dim, "declaration, as a tenant would write it:");
     shell.out.line(format_args!("\n{heading}"))?;
-    toml_of(declaration)?.lines().try_for_each(|line| shell.out.line(Plain(line)))
+    let taken = if found.tenant.is_none() { format!("{TAKEN}\n") } else { String::new() };
+    (taken + &toml_of(declaration)?).lines().try_for_each(|line| shell.out.line(Plain(line)))
 }
 
 fn all(config: Option<&Path>, shell: &Shell<'_>) -> Outcome<Vec<Found>> {
@@ -153,7 +154,7 @@ fn fields(found: &Found) -> Vec<(&'static str, String)> {
         fields.push(("timestamp", safe(&text)));
     }
     if let Some(from) = &declaration.delivery_id {
-        let signed = if scheme.delivery_id_signed() { "signed" } else { "not signed: no use for dedup" };
+        let signed = if scheme.delivery_id_signed() { "signed" } else { "not signed: anybody can write it" };
         fields.push(("delivery id", format!("{}, {signed}", safe(&from.to_string()))));
     }
     fields.push(("methods", scheme.methods().join(", ")));
@@ -198,6 +199,12 @@ fn signature(rule: &SignatureRule) -> String {
     format!("{place}{list}{prefix}{encoding}")
 }
 
+/// Where a preset's signature is and how it is written; none for what a tenant declares.
+pub(super) fn signature_of(preset: &str) -> Option<String> {
+    let scheme = scheme::preset(preset).ok()?;
+    Some(safe(&signature(&scheme.declaration().signature)))
+}
+
 /// The word that the declaration's format has for an enum's value.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
@@ -219,6 +226,10 @@ impl std::fmt::Display for Plain<'_> {
         Ok(())
     }
 }
+
+/// What comes with Tidegate cannot be declared again.
+const TAKEN: &str =
+    "# Its name is taken by the preset: give yours another one, and name that in the endpoint's `scheme`.";
 
 /// Known answers are many and long: `--json` has them.
 fn toml_of(declaration: &SchemeDeclaration) -> Outcome<String> {
@@ -256,7 +267,7 @@ mod tests {
     #[test]
     fn what_is_printed_can_be_pasted_into_a_tenants_file() {
         let shown = run(&["schemes", "show", "github"]).answer;
-        let toml = &shown[shown.find("[[scheme]]").unwrap()..];
+        let toml = &shown[shown.find("# Its name is taken").unwrap()..];
         let parsed: toml::Value = toml::from_str(toml).unwrap();
         assert_eq!(parsed["scheme"][0]["name"].as_str(), Some("github"));
         assert!(shown.starts_with("github  GitHub\n"), "{shown}");

@@ -89,3 +89,21 @@ fn nobody_there_is_a_failure() {
     let ran = files.run(&["send", "--endpoint", "wh_9f2c1b7a", "--url", "https://hooks.example.com/"], b"");
     assert_eq!(ran.exit, Exit::Usage);
 }
+
+#[test]
+fn one_endpoint_s_fault_is_not_the_others() {
+    let other = "[[endpoint]]\nid = \"wh_other\"\nscheme = \"github\"\nsecrets = [{ value = \"secret:missing\" }]\n";
+    let files = Files::with(&format!("{GOOD}{other}"));
+    let curl = |endpoint: &str| files.run(&["send", "--endpoint", endpoint, "--print-curl"], b"");
+    let good = curl("wh_9f2c1b7a");
+    assert_eq!(good.exit, Exit::Yes, "{}", good.remarks);
+    assert!(good.answer.contains("X-Hub-Signature-256") && good.remarks.contains("secret:missing"), "{}", good.remarks);
+    let faulty = curl("wh_other");
+    assert_eq!((faulty.exit, faulty.answer.as_str()), (Exit::Failed, ""));
+    assert!(faulty.remarks.contains("endpoint[1].secrets[0].value"), "{}", faulty.remarks);
+
+    for whole in ["nonsense\n", "[[scheme]]\nname = \"github2\"\n"] {
+        files.write("tenants/acme.toml", &format!("{GOOD}{whole}"));
+        assert_eq!(curl("wh_9f2c1b7a").exit, Exit::Failed, "{whole}: it may have been about any of them");
+    }
+}

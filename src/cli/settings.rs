@@ -1,5 +1,6 @@
 //! The configuration, as commands need it: read, never written, never fallen back on an older version.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ use super::scheme::{Setup, named_key, preset, unknown};
 pub(crate) struct Configured {
     pub(crate) appliance: Appliance,
     tenants: Vec<Arc<Tenant>>,
+    /// Whose files are faulty, with stand-ins for what is.
+    in_part: Vec<Arc<Tenant>>,
     faults: Vec<Fault>,
 }
 
@@ -34,14 +37,41 @@ pub(crate) fn appliance(path: &Path) -> Outcome<Appliance> {
 impl Configured {
     pub(crate) fn load(path: &Path, shell: &Shell<'_>) -> Outcome<Self> {
         let appliance = appliance(path)?;
-        let load: TenantsLoad =
-            TenantFiles::without_state().load(&appliance, shell.environment, &mut |tenant| (Some(tenant), Vec::new()));
-        Ok(Self { appliance, tenants: load.tenants, faults: load.faults })
+        Ok(Self::of(appliance, TenantFiles::without_state(), shell))
+    }
+
+    fn of(appliance: Appliance, mut files: TenantFiles, shell: &Shell<'_>) -> Self {
+        let mut in_part: Vec<Arc<Tenant>> = Vec::new();
+        let load: TenantsLoad = files.load(&appliance, shell.environment, &mut |tenant| {
+            let tenant = Arc::new(tenant);
+            in_part.push(Arc::clone(&tenant));
+            (Some(tenant), Vec::new())
+        });
+        let whole: HashSet<&TenantId> = load.tenants.iter().map(|tenant| &tenant.id).collect();
+        in_part.retain(|tenant| !whole.contains(&tenant.id));
+        Self { appliance, tenants: load.tenants, in_part, faults: load.faults }
+    }
+
+    /// The same as far as it can be read, where the appliance's own file is faulty: enough to find whose an endpoint is.
+    pub(crate) fn load_in_part(path: &Path, shell: &Shell<'_>) -> Outcome<Self> {
+        let fault = match Self::load(path, shell) {
+            Err(fault) => fault,
+            loaded => return loaded,
+        };
+        let Some(part) = config::appliance_in_part(path) else { return Err(fault) };
+        let files = TenantFiles::without_state().judged_in_part(&part);
+        Ok(Self::of(part.appliance, files, shell))
     }
 
     /// Every tenant whose file could be read.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
         self.tenants.iter().map(|tenant| &**tenant)
+    }
+
+    /// What keeps a tenant's file from being read.
+    pub(crate) fn fault_of(&self, tenant: &TenantId) -> Option<&Fault> {
+        let file = self.appliance.tenants.directory.join(format!("{tenant}.toml"));
+        self.faults.iter().find(|fault| fault.is_error() && fault.file == file)
     }
 
     /// An endpoint and whose it is.
@@ -50,6 +80,9 @@ impl Configured {
             let endpoint = tenant.endpoints.iter().find(|endpoint| endpoint.id == *id)?;
             Some((&**tenant, endpoint))
         });
+        if let Some(found) = self.endpoint_in_part(id).filter(|_| found.is_none()) {
+            return found;
+        }
         found.ok_or_else(|| {
             let directory = Untrusted::new(self.appliance.tenants.directory.as_os_str().as_encoded_bytes()).to_string();
             match self.faults.iter().find(|fault| fault.is_error()) {
@@ -62,6 +95,28 @@ impl Configured {
                     format_args!("the tenants' files are read from {directory}; --config names another configuration"),
                 ),
             }
+        })
+    }
+
+    /// An endpoint of a faulty file, if nothing that is at fault has to do with it.
+    fn endpoint_in_part(&self, id: &EndpointId) -> Option<Outcome<(&Tenant, &Endpoint)>> {
+        let (tenant, index) = self.in_part.iter().find_map(|tenant| {
+            let index = tenant.endpoints.iter().position(|endpoint| endpoint.id == *id)?;
+            Some((&**tenant, index))
+        })?;
+        let endpoint = tenant.endpoints.get(index)?;
+        let others = |key: &str| {
+            // What is no TOML can have been anything, and a scheme that is misread can be this one's.
+            let of_this = format!("endpoint[{index}]");
+            let is_of_this = key.strip_prefix(&of_this).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            !is_of_this && !["", "tenant", "endpoint"].contains(&key) && !key.starts_with("scheme")
+        };
+        let file = tenant.file();
+        let faults = self.faults.iter().filter(|fault| fault.is_error() && fault.file == file);
+        let fault = faults.into_iter().find(|fault| !others(&fault.key));
+        Some(match fault {
+            None => Ok((tenant, endpoint)),
+            Some(fault) => Err(Failure::failed(fault, format_args!("put that right: endpoint {id} is touched by it"))),
         })
     }
 

@@ -1,14 +1,12 @@
 //! The command line as a whole: its grammar, its exit codes, and what it never prints.
 
-use clap::CommandFactory;
-
-use super::args::Cli;
 use super::exit::Exit;
+use super::help;
 use super::testing::{run, run_with};
 
 #[test]
 fn the_grammar_is_consistent() {
-    Cli::command().debug_assert();
+    help::command().debug_assert();
 }
 
 #[test]
@@ -59,6 +57,12 @@ fn completions_are_for_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let ran = run(&["completions", shell]);
         assert!(ran.exit == Exit::Yes && ran.answer.contains("tidegate"), "{shell}");
+    }
+    let fish = run(&["completions", "fish"]).answer;
+    for (command, word) in [("completions", "zsh"), ("schema", "tenant")] {
+        let uses = format!("__fish_tidegate_using_subcommand {command}\"");
+        let mut lines = fish.lines().filter(|line| line.contains(&uses) && line.contains(" -f -a "));
+        assert!(lines.any(|line| line.contains(word)), "{command}");
     }
 }
 

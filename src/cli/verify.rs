@@ -66,7 +66,7 @@ fn yes(setup: &Setup, verified: &Verified, json: bool, shell: &mut Shell<'_>) ->
         fields.push(("signed at", rfc3339(at)));
     }
     if let Some(id) = &verified.delivery_id {
-        let signed = if id.signed { "signed" } else { "not signed: no use for dedup" };
+        let signed = if id.signed { "signed" } else { "not signed: anybody can write it" };
         fields.push(("delivery", format!("{} ({signed})", safe(&id.value))));
     }
     fields.push(("covers body", if verified.covers_body { "yes" } else { "no" }.to_owned()));
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(
             ran.answer,
             "verifies\nscheme       github\nsecret       given\n\
-             delivery     7\\u{1b}[31m (not signed: no use for dedup)\ncovers body  yes\n"
+             delivery     7\\u{1b}[31m (not signed: anybody can write it)\ncovers body  yes\n"
         );
         let ran = verify(SECRET, b"Hello, World!", &["--header", SIGNATURE, "--json"]);
         let json: serde_json::Value = serde_json::from_str(&ran.answer).unwrap();

@@ -51,7 +51,7 @@ impl Text {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryId {
     pub(crate) value: Text,
-    /// Usable for dedup only if the signature covers it.
+    /// Duplicates can be told by it only if the signature covers it.
     pub(crate) signed: bool,
 }
 

@@ -1,6 +1,7 @@
 //! The running appliance as the control socket sees it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,6 +101,9 @@ impl crate::control::node::Node for Node {
         serde_json::json!({
             "version": env!("CARGO_PKG_VERSION"),
             "node": self.id.0,
+            // By these a command finds out whether it asks whom it means to, and where what is switched off is kept.
+            "config": std::path::absolute(&self.reloader.path).ok().as_deref().and_then(Path::to_str),
+            "stateDirectory": self.reloader.started.tenants.state_directory.to_str(),
             "pid": std::process::id(),
             "uptimeSeconds": uptime.as_secs(),
             "ready": ready,
@@ -230,7 +234,7 @@ pub(super) mod tests {
         NewHeld { delivery, status: Status::Quarantined, reason: "mismatch" }
     }
 
-    fn holding(directory: &std::path::Path) -> HoldingStore {
+    fn holding(directory: &Path) -> HoldingStore {
         let mut log = eventlog::embedded::Settings::new(&config::Log::default(), NodeId(1));
         log.directory = directory.to_owned();
         log.reserve_bytes = 0;

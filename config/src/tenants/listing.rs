@@ -1,13 +1,14 @@
 //! Which tenants' files are there.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use domain::TenantId;
 
 use super::{Unavailable, recover};
 use crate::fault::Fault;
 use crate::read;
+use crate::tenant::file_of;
 
 /// Entries of the directory that are looked at for each file that may be there: secrets directories, editors' files.
 const ENTRIES_PER_FILE: usize = 4;
@@ -15,8 +16,36 @@ const ENTRIES_PER_FILE: usize = 4;
 /// Files that belong to nobody are named in faults up to this many.
 const STRANGERS_MAX: usize = 100;
 
+/// Files that are passed over are named up to this many.
+const PASSED_OVER_MAX: usize = 10;
+
 /// Enough of such a file to make out what it was meant to have.
 const STRANGER_BYTES_MAX: u64 = 64 * 1024;
+
+/// Whether a tenant's file is there, faulty or not; none where that cannot be told.
+pub fn is_tenant_there(directory: &Path, tenant: &TenantId) -> Option<bool> {
+    match std::fs::metadata(file_of(directory, tenant.as_str())) {
+        Ok(_) => Some(true),
+        // A directory that is not there says nothing of what should be in it.
+        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => directory.is_dir().then_some(false),
+        Err(_) => None,
+    }
+}
+
+/// Files beside the tenants' own that are passed over, in order and at most a few: one of them may have been meant to be
+/// a tenant's. Hidden files and directories are somebody else's.
+pub fn files_passed_over(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let is_meant = |name: &[u8]| !name.starts_with(b".") && !name.ends_with(b".toml");
+    let is_passed_over = |entry: &std::fs::DirEntry| {
+        is_meant(entry.file_name().as_bytes()) && entry.file_type().is_ok_and(|kind| !kind.is_dir())
+    };
+    let mut found: Vec<PathBuf> =
+        entries.flatten().filter(is_passed_over).map(|entry| entry.path()).take(STRANGERS_MAX).collect();
+    found.sort();
+    found.truncate(PASSED_OVER_MAX);
+    found
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Listing {

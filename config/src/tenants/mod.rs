@@ -45,6 +45,7 @@ use fallback::{Kept, Shelf};
 pub use judge::{Both, InForce, Judge, Judged, Second, both};
 use last_good::{Index, LastGood, Record};
 use listing::Listing;
+pub use listing::{files_passed_over, is_tenant_there};
 use reader::Reader;
 pub(crate) use settle::InPart;
 use settle::{Slot, Spool};

@@ -5,7 +5,7 @@ use domain::{ConnectorId, TenantId};
 use egress::Way;
 use outbound::HostPattern;
 
-use super::{ConfigFile, EgressClose, EgressLog, EgressRanges, EgressTop, Form};
+use super::{EgressClose, EgressLog, EgressRanges, EgressTop, Form, NodeOf};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Egress {
@@ -15,7 +15,8 @@ pub(crate) enum Egress {
     /// Find decision records of calls: what was asked, by whom, what decided, where it led, what became of it
     #[command(
         after_help = "The newest come first. A call that is named by its correlation id is shown whole, hop by hop, as far back\n\
-                            as records are kept; others as a list. A record is there when its hop has ended: a tunnel's, when it is shut.\n\n\
+                            as records are kept; others as a list. A record is there when its hop has ended: a tunnel's, when it is shut.\n\
+                            STATUS is the destination's; in brackets, what the caller got of the proxy itself.\n\n\
                             Exit codes: 0 found, 1 nothing found, 3 could not tell (nobody answers, or a part cannot be read).\n\n\
                             Examples:\n  tidegate egress log --correlation call_06dczqd2000020000000000000\n  \
                             tidegate egress log --tenant acme --since 1h --outcome address-not-allowed\n  \
@@ -47,9 +48,13 @@ pub(crate) enum Egress {
 #[derive(Debug, Subcommand)]
 pub(crate) enum EgressSwitch {
     /// Switch calls off that fit all that is named; in force within a second, and after restarts
-    #[command(after_help = "Exit codes: 0 switched off, 3 could not.\n\n\
+    #[command(
+        after_help = "A tenant that is not configured here is switched off all the same, with a warning: it may be another node's.\n\
+                            While the appliance's file is faulty, the running appliance is asked where its state is.\n\n\
+                            Exit codes: 0 switched off, 3 could not.\n\n\
                             Examples:\n  tidegate egress switch off --tenant acme --reason 'runaway, ticket 4711'\n  \
-                            tidegate egress switch off --destination '*.example.com' --way connect")]
+                            tidegate egress switch off --destination '*.example.com' --way connect"
+    )]
     Off(EgressSwitchOff),
     /// Lift a switch; what it named has to be named again
     #[command(after_help = "Exit codes: 0 lifted, 1 there is no such switch, 3 could not.\n\n\
@@ -90,7 +95,7 @@ pub(crate) struct EgressSwitchOff {
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
     #[command(flatten)]
-    pub(crate) file: ConfigFile,
+    pub(crate) node: NodeOf,
     #[command(flatten)]
     pub(crate) form: Form,
 }
@@ -100,7 +105,7 @@ pub(crate) struct EgressSwitchOn {
     #[command(flatten)]
     pub(crate) scope: SwitchScope,
     #[command(flatten)]
-    pub(crate) file: ConfigFile,
+    pub(crate) node: NodeOf,
     #[command(flatten)]
     pub(crate) form: Form,
 }
@@ -108,7 +113,7 @@ pub(crate) struct EgressSwitchOn {
 #[derive(Debug, Args)]
 pub(crate) struct EgressSwitchList {
     #[command(flatten)]
-    pub(crate) file: ConfigFile,
+    pub(crate) node: NodeOf,
     #[command(flatten)]
     pub(crate) form: Form,
 }

@@ -9,7 +9,7 @@ use config::units::parse_duration;
 use domain::{ConnectionId, TenantId};
 use outbound::HostPattern;
 
-use super::{ConfigFile, Form};
+use super::{ConfigFile, Form, NodeOf};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -28,11 +28,15 @@ pub(crate) enum GrantCommand {
                             Example:\n  tidegate grant --tenant acme | tidegate grant show -")]
     Show(GrantShow),
     /// Take grants back by id or run, or all that is a tenant's; in force within a second, and after restarts
-    #[command(after_help = "It counts on the node whose state directory it is written to: run it on each.\n\n\
+    #[command(
+        after_help = "It counts on the node whose state directory it is written to: run it on each. A tenant that is not\n\
+                            configured here is revoked all the same, with a warning. While the appliance's file is faulty, the\n\
+                            running appliance is asked where its state is.\n\n\
                             Exit codes: 0 revoked, 3 could not.\n\n\
                             Examples:\n  tidegate grant revoke --jti r5cXxYpkTZXo0pAbLkWmZw\n  \
                             tidegate grant revoke --run run_7 --tenant acme\n  \
-                            tidegate grant revoke --tenant acme\n  tidegate grant revoke --tenant acme --lift")]
+                            tidegate grant revoke --tenant acme\n  tidegate grant revoke --tenant acme --lift"
+    )]
     Revoke(GrantRevoke),
     /// List what is revoked now
     #[command(after_help = "Example:\n  tidegate grant revoked")]
@@ -84,6 +88,9 @@ pub(crate) struct GrantMint {
     /// The issuer whose `signing_key` is used [default: the only one that has one]
     #[arg(long, value_name = "NAME")]
     pub(crate) issuer: Option<String>,
+    /// It is for another node: the tenant, its role and its connections need not be configured here
+    #[arg(long)]
+    pub(crate) elsewhere: bool,
     #[command(flatten)]
     pub(crate) file: ConfigFile,
     #[command(flatten)]
@@ -144,7 +151,7 @@ pub(crate) struct GrantRevoke {
     #[arg(long, conflicts_with = "until")]
     pub(crate) lift: bool,
     #[command(flatten)]
-    pub(crate) file: ConfigFile,
+    pub(crate) node: NodeOf,
     #[command(flatten)]
     pub(crate) form: Form,
 }
@@ -152,7 +159,7 @@ pub(crate) struct GrantRevoke {
 #[derive(Debug, Args)]
 pub(crate) struct GrantRevoked {
     #[command(flatten)]
-    pub(crate) file: ConfigFile,
+    pub(crate) node: NodeOf,
     #[command(flatten)]
     pub(crate) form: Form,
 }

@@ -115,7 +115,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Signs with the `signing_key` of an issuer of the appliance's file. Platforms sign grants themselves;\n\
                             docs/grants.md says what one has to say. The grant goes to standard output, and is a secret.\n\n\
-                            Exit codes: 0 minted, 1 it would not be taken, 3 could not.\n\n\
+                            Exit codes: 0 minted, 1 it would not be taken (no such tenant, role or connection, …), 3 could not.\n\n\
                             Examples:\n  tidegate grant --tenant acme --connection conn_stripe --ttl 5m\n  \
                             curl --proxy http://127.0.0.1:3128 --proxy-header \"Proxy-Authorization: Bearer $(tidegate grant --tenant acme)\" \\\n      \
                             https://api.example.com/"
@@ -146,6 +146,17 @@ pub(crate) struct ConfigFile {
     /// The appliance's file
     #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
     pub(crate) config: PathBuf,
+}
+
+/// The node whose state it is about.
+#[derive(Debug, Args)]
+pub(crate) struct NodeOf {
+    /// The appliance's file
+    #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    pub(crate) config: PathBuf,
+    /// The running appliance's control socket: it says where its state is [default: as configured]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
 }
 
 /// How the answer is printed.

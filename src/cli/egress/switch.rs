@@ -1,14 +1,14 @@
 //! `tidegate egress switch`: throws and lifts kill switches, in the file that every process of this node looks at.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use egress::switches::{Scope, Switch, file};
 use serde_json::json;
 
 use super::super::Shell;
-use super::super::args::{EgressSwitchList, EgressSwitchOff, EgressSwitchOn, SwitchScope};
+use super::super::args::{EgressSwitchList, EgressSwitchOff, EgressSwitchOn, NodeOf, SwitchScope};
 use super::super::exit::{Exit, Failure, Outcome};
-use super::super::settings;
+use super::super::running;
 use super::super::table::{Cell, Table};
 use crate::control::time::rfc3339;
 
@@ -19,7 +19,9 @@ pub(super) fn off(args: &EgressSwitchOff, shell: &mut Shell<'_>) -> Outcome {
     if args.reason.len() > REASON_BYTES_MAX {
         return Err(Failure::usage("the reason is longer than 500 bytes", "say it in a sentence, or name a ticket"));
     }
-    let path = path(&args.file.config)?;
+    let path = path(&args.node, shell)?;
+    let NodeOf { config, socket } = &args.node;
+    running::warn_of_a_stranger(args.scope.tenant.as_ref(), config, socket.is_some(), shell);
     let since_unix_ms = shell.clock.unix_ms();
     let switch = Switch { scope: scope(&args.scope), since_unix_ms, reason: args.reason.as_str().into() };
     file::throw(&path, switch.clone()).map_err(unwritten)?;
@@ -33,7 +35,7 @@ pub(super) fn off(args: &EgressSwitchOff, shell: &mut Shell<'_>) -> Outcome {
 
 pub(super) fn on(args: &EgressSwitchOn, shell: &mut Shell<'_>) -> Outcome {
     let scope = scope(&args.scope);
-    let lifted = file::lift(&path(&args.file.config)?, &scope).map_err(unwritten)?;
+    let lifted = file::lift(&path(&args.node, shell)?, &scope).map_err(unwritten)?;
     if args.form.json {
         shell.out.json(&json!({ "lifted": lifted }))?;
     } else if lifted {
@@ -47,7 +49,7 @@ pub(super) fn on(args: &EgressSwitchOn, shell: &mut Shell<'_>) -> Outcome {
 }
 
 pub(super) fn list(args: &EgressSwitchList, shell: &mut Shell<'_>) -> Outcome {
-    let (switches, _) = file::read(&path(&args.file.config)?).map_err(|fault| Failure::plain(&fault))?;
+    let (switches, _) = file::read(&path(&args.node, shell)?).map_err(|fault| Failure::plain(&fault))?;
     if args.form.json {
         for switch in &switches {
             shell.out.json(switch)?;
@@ -67,8 +69,8 @@ pub(super) fn list(args: &EgressSwitchList, shell: &mut Shell<'_>) -> Outcome {
     Ok(Exit::Yes)
 }
 
-fn path(config: &Path) -> Outcome<PathBuf> {
-    Ok(settings::appliance(config)?.tenants.state_directory.join(file::FILE_NAME))
+fn path(node: &NodeOf, shell: &mut Shell<'_>) -> Outcome<PathBuf> {
+    Ok(running::state_directory(node.socket.as_deref(), &node.config, shell)?.join(file::FILE_NAME))
 }
 
 fn scope(named: &SwitchScope) -> Scope {
@@ -99,7 +101,7 @@ mod tests {
         assert_eq!(switch(&["off", "--destination", "127.1"]).exit, Exit::Usage);
         assert!(switch(&["list"]).answer.contains("nothing"));
         let off = switch(&["off", "--tenant", "acme", "--way", "connect", "--reason", "a \u{1b}[2J reason"]);
-        assert_eq!((off.exit, off.remarks.as_str()), (Exit::Yes, ""));
+        assert_eq!((off.exit, off.remarks.as_str()), (Exit::Yes, ""), "no directory says who is a tenant");
         let list = switch(&["list"]).answer;
         assert!(list.contains("tenant acme, way connect") && !list.contains('\u{1b}'), "{list}");
         let json: serde_json::Value = serde_json::from_str(&switch(&["list", "--json"]).answer).unwrap();
@@ -107,5 +109,13 @@ mod tests {
         assert_eq!(switch(&["on", "--tenant", "acme"]).exit, Exit::No, "that is another switch");
         assert_eq!(switch(&["on", "--tenant", "acme", "--way", "connect"]).exit, Exit::Yes);
         assert!(switch(&["list"]).answer.contains("nothing"));
+
+        std::fs::create_dir(directory.path().join("tenants")).unwrap();
+        std::fs::write(directory.path().join("tenants/acme.toml"), "tenant = \"acme\"\n").unwrap();
+        assert_eq!(switch(&["off", "--tenant", "acme"]).remarks, "");
+        let stranger = switch(&["off", "--tenant", "nobody"]);
+        assert_eq!(stranger.exit, Exit::Yes);
+        assert!(stranger.remarks.contains("no tenant nobody is configured here"), "{}", stranger.remarks);
+        assert!(switch(&["list"]).answer.contains("tenant nobody"), "it is done all the same");
     }
 }

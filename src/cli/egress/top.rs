@@ -8,12 +8,13 @@ use domain::text::Untrusted;
 
 use super::super::Shell;
 use super::super::args::{EgressClose, EgressTop};
-use super::super::events::source::{self, unanswered};
+use super::super::events::source::unanswered;
 use super::super::exit::{Exit, Failure, Outcome};
+use super::super::faults::counted;
 use super::super::log::bytes;
 use super::super::out::Tone;
 use super::super::table::{Cell, Table};
-use super::super::{block_on, when};
+use super::super::{block_on, running, when};
 use crate::control::client::Client;
 use crate::control::time::rfc3339;
 use crate::control::top::{CallLine, Close, Closed, Count, Top, TopQuery};
@@ -23,7 +24,7 @@ use crate::control::wire::Whose;
 const TEXT_BYTES_MAX: usize = 300;
 
 pub(super) fn run(args: &EgressTop, shell: &mut Shell<'_>) -> Outcome {
-    let socket = source::socket(args.socket.as_deref(), &args.file.config)?;
+    let socket = running::socket(args.socket.as_deref(), &args.file.config, shell)?;
     let whose = args.tenant.clone().map_or(Whose::AllTenants, Whose::Tenant);
     let query = TopQuery { whose, by: args.by, limit: args.limit };
     let is_live = shell.out.is_terminal() && !args.once && !args.form.json;
@@ -54,7 +55,7 @@ pub(super) fn run(args: &EgressTop, shell: &mut Shell<'_>) -> Outcome {
 }
 
 pub(super) fn close(args: &EgressClose, shell: &mut Shell<'_>) -> Outcome {
-    let socket = source::socket(args.socket.as_deref(), &args.file.config)?;
+    let socket = running::socket(args.socket.as_deref(), &args.file.config, shell)?;
     let close = Close { correlation: args.correlation.to_string() };
     let closed: Closed = block_on(async {
         let mut client = Client::connect(&socket).await.map_err(|error| unanswered(&error))?;
@@ -119,7 +120,8 @@ fn with_rates(now: &Top, before: &Top) -> Outcome<serde_json::Value> {
 fn show(now: &Top, before: Option<&Top>, shell: &mut Shell<'_>) -> Outcome<()> {
     let Top { under_way, tunnels, .. } = now;
     let requests = under_way.saturating_sub(*tunnels);
-    let title = format!("{under_way} under way: {tunnels} tunnels, {requests} requests");
+    let [tunnels, requests] = [(*tunnels, "tunnel"), (requests, "request")].map(|(count, noun)| counted(count, noun));
+    let title = format!("{under_way} under way: {tunnels}, {requests}");
     let title = shell.out.paint(Tone::Bold, title).to_string();
     shell.out.line(format_args!("{title}  {}", rfc3339(now.at_unix_ms)))?;
     for (name, counts) in [("tenants", &now.tenants), ("callers", &now.callers)] {

@@ -32,7 +32,7 @@ pub(super) fn run(args: &EventsList, shell: &mut Shell<'_>) -> Outcome {
             shell.out.json(&line)
         })?;
         if is_empty {
-            shell.out.remark(nothing(args));
+            say_nothing(args, shell);
         }
         return Ok(exit);
     }
@@ -42,11 +42,16 @@ pub(super) fn run(args: &EventsList, shell: &mut Shell<'_>) -> Outcome {
         Ok(())
     })?;
     if table.is_empty() {
-        shell.out.remark(nothing(args));
+        say_nothing(args, shell);
         return Ok(exit);
     }
     table.print(&mut shell.out)?;
     Ok(exit)
+}
+
+fn say_nothing(args: &EventsList, shell: &mut Shell<'_>) {
+    shell.out.remark(nothing(args));
+    super::warn_of_a_stranger(&args.scope, shell);
 }
 
 fn nothing(args: &EventsList) -> &'static str {

@@ -10,9 +10,9 @@ pub(super) mod source;
 mod tail;
 
 use super::Shell;
-use super::args::{Events, Scope, Span};
+use super::args::{Events, Place, Scope, Span};
 use super::exit::{Exit, Failure, Outcome};
-use super::settings;
+use super::{running, settings};
 use crate::control::wire::{EventLine, Query, Said, Which, Whose};
 use domain::text::Untrusted;
 use source::Source;
@@ -38,9 +38,15 @@ fn whose(scope: &Scope, shell: &Shell<'_>) -> Outcome<Whose> {
     let Some(endpoint) = &scope.endpoint else {
         return Err(Failure::usage("whose events?", "name --tenant or --endpoint, or say --all-tenants"));
     };
-    let configured = settings::Configured::load(&scope.place.config, shell)?;
+    let configured = settings::Configured::load_in_part(&scope.place.config, shell)?;
     let (tenant, _) = configured.endpoint(endpoint)?;
     Ok(Whose::Tenant(tenant.id.clone()))
+}
+
+/// Says so, where the tenant that is named has no file: its name may be misspelt.
+fn warn_of_a_stranger(scope: &Scope, shell: &mut Shell<'_>) {
+    let Place { config, socket, log } = &scope.place;
+    running::warn_of_a_stranger(scope.tenant.as_ref(), config, socket.is_some() || log.is_some(), shell);
 }
 
 fn query(scope: &Scope, span: &Span, which: Which, shell: &Shell<'_>) -> Outcome<Query> {

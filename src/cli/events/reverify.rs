@@ -4,6 +4,7 @@ use super::super::Shell;
 use super::super::args::EventsReverify;
 use super::super::exit::{Exit, Outcome};
 use super::super::out::Tone;
+use super::super::running;
 use super::super::table::{Cell, print_row};
 use super::source;
 use crate::control::client::Client;
@@ -23,7 +24,7 @@ pub(super) fn run(args: &EventsReverify, shell: &mut Shell<'_>) -> Outcome {
     if place.log.is_some() {
         return Err(source::needs_node("--log reads a directory", "reverify changes the log"));
     }
-    let socket = source::socket(place.socket.as_deref(), &place.config)?;
+    let socket = running::socket(place.socket.as_deref(), &place.config, shell)?;
     let (mut good, mut already, mut bad) = (0_usize, 0_usize, 0_usize);
     super::super::block_on(async {
         let mut client = Client::connect(&socket).await.map_err(|error| source::unanswered(&error))?;

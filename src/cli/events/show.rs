@@ -8,6 +8,7 @@ use super::super::Shell;
 use super::super::args::EventsShow;
 use super::super::exit::{Exit, Failure, Outcome};
 use super::super::out::Tone;
+use super::super::schemes;
 use super::super::table::print_fields;
 use super::source::Source;
 use super::{body, redact};
@@ -92,11 +93,13 @@ fn fields(line: &EventLine) -> Vec<(&'static str, String)> {
         fields.push(("signed at", at.clone()));
     }
     if let Some(id) = &line.delivery_id {
-        let covered = if id.signed { "signed" } else { "not signed: no use for dedup" };
+        let covered = if id.signed { "signed" } else { "not signed: anybody can write it" };
         fields.push(("delivery", format!("{} ({covered})", id.value.shown(VALUE_BYTES_MAX))));
     }
     if let Some(held) = &line.held {
         fields.push(("held", format!("{}: {}", safe(&held.status), safe(&held.reason))));
+        // What is missing, or does not fit, is to be looked for there.
+        fields.extend(schemes::signature_of(&line.scheme).map(|place| ("signature", place)));
     }
     if let Some(place) = &line.place {
         fields.push(("committed", place.appended_at.clone()));
@@ -114,6 +117,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn where_a_held_delivery_s_signature_should_be_is_said() {
+        let held = crate::control::wire::HeldLine { status: "quarantined".into(), reason: "missing".into() };
+        let line = EventLine { held: Some(held), place: None, ..sample::line() };
+        let shown = testing::printed(|shell| print(&line, shell));
+        let want =
+            "held        quarantined: missing\nsignature   header X-Hub-Signature-256, behind \"sha256=\", hex\n";
+        assert!(shown.contains(want), "{shown}");
+        let own = EventLine { scheme: "acme-erp".into(), ..line };
+        assert!(!testing::printed(|shell| print(&own, shell)).contains("signature "));
+    }
+
+    #[test]
     fn an_event_is_shown_whole_and_safe() {
         let mut line = sample::line();
         redact::redact(&mut line);
@@ -128,7 +143,7 @@ mod tests {
              public url  https://hooks.example.com\n\
              peer        127.0.0.1:5555\n\
              scheme      github, verified by secret primary\n\
-             delivery    \\u{1b}[31mred (not signed: no use for dedup)\n\
+             delivery    \\u{1b}[31mred (not signed: anybody can write it)\n\
              committed   2025-11-29T13:46:40.125Z\n\
              position    default.0.0.3.4096\n\
              node        1, epoch 3, sequence 17\n\

@@ -12,7 +12,7 @@ use super::super::Shell;
 use super::super::args::Place;
 use super::super::block_on;
 use super::super::exit::{Failure, Outcome};
-use super::super::settings;
+use super::super::running::{self, Reach};
 use crate::control::client::{Client, ClientError};
 use crate::control::read::{self, Ended, Sink};
 use crate::control::socket::knock;
@@ -31,25 +31,19 @@ impl Source {
         if let Some(directory) = &place.log {
             return open_directory(directory, &shell.clock);
         }
-        if let Some(socket) = &place.socket {
-            return Ok(Self::Node(socket.clone()));
+        let socket = place.socket.as_deref();
+        match running::reach(socket, &place.config, |places| places.log_directory.as_ref(), shell)? {
+            Reach::Node(socket) => Ok(Self::Node(socket)),
+            Reach::Directory(directory) => open_directory(&directory, &shell.clock),
         }
-        let appliance = settings::appliance(&place.config)?;
-        let socket = appliance.admin.socket;
-        if is_absent(&socket) {
-            let directory = &appliance.log.directory;
-            shell.out.remark(format_args!("no appliance answers at {}; reading {}", shown(&socket), shown(directory)));
-            return open_directory(directory, &shell.clock);
-        }
-        Ok(Self::Node(socket))
     }
 
     /// The running appliance and nothing else.
-    pub(crate) fn open_live(place: &Place) -> Outcome<Self> {
+    pub(crate) fn open_live(place: &Place, shell: &mut Shell<'_>) -> Outcome<Self> {
         if place.log.is_some() {
             return Err(needs_node("--log reads a directory", "tail waits for what is committed"));
         }
-        Ok(Self::Node(socket(place.socket.as_deref(), &place.config)?))
+        Ok(Self::Node(running::socket(place.socket.as_deref(), &place.config, shell)?))
     }
 
     /// Gives each line that the query asks for to `take`, and each remark on them.
@@ -116,27 +110,21 @@ impl Sink for Take<'_> {
 
 fn open_directory(directory: &Path, clock: &Arc<dyn Clock>) -> Outcome<Source> {
     // Which node reads says nothing about which node wrote: records carry their own.
-    let log = EmbeddedLog::open_read_only(directory, NodeId::default(), Arc::clone(clock));
-    log.map(Source::Directory).map_err(|error| {
-        Failure::failed(
-            format_args!("could not open the log in {}: {error}", shown(directory)),
-            "name its directory with --log or its configuration with --config, as a user that may read it",
-        )
-    })
+    let next = "name its directory with --log or its configuration with --config, as a user that may read it";
+    let log = EmbeddedLog::open_read_only(directory, NodeId::default(), Arc::clone(clock)).map_err(|error| {
+        Failure::failed(format_args!("could not open the log in {}: {error}", shown(directory)), next)
+    })?;
+    // Somebody else's directory has no lanes, and to say that no events are in it would mislead.
+    if log.stat().lanes.is_empty() {
+        return Err(Failure::failed(format_args!("there is no log in {}", shown(directory)), next));
+    }
+    Ok(Source::Directory(log))
 }
 
 /// Is nobody behind this socket? Whatever else may be wrong with it is said by whoever uses it.
 pub(crate) fn is_absent(socket: &Path) -> bool {
     let probe = knock(socket).map_err(|error| io::Error::from(error).kind());
     matches!(probe, Err(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
-}
-
-/// The control socket: named, or as the configuration has it.
-pub(crate) fn socket(named: Option<&Path>, config: &Path) -> Outcome<PathBuf> {
-    match named {
-        Some(path) => Ok(path.to_owned()),
-        None => Ok(settings::appliance(config)?.admin.socket),
-    }
 }
 
 pub(crate) fn needs_node(what: &str, why: &str) -> Failure {

@@ -14,8 +14,10 @@ const WIDTHS: [usize; 5] = [24, 30, 23, 16, 4];
 pub(super) fn run(args: &EventsTail, shell: &mut Shell<'_>) -> Outcome {
     let which = if args.since.is_some() { Which::Follow } else { Which::FollowFromNow };
     let mut query = super::query(&args.scope, &Span { since: args.since, until: None }, which, shell)?;
-    let source = Source::open_live(&args.scope.place)?;
+    let source = Source::open_live(&args.scope.place, shell)?;
     query.skip_damage = args.skip_damage;
+    // Nothing would ever come, and nobody would say why.
+    super::warn_of_a_stranger(&args.scope, shell);
     super::each(&source, &query, shell, &mut |line, shell| {
         if args.form.json {
             shell.out.json(&line)?;

@@ -198,3 +198,44 @@ fn damage_is_passed_over_by_a_look_and_by_a_copy_that_is_told_to() {
     assert_eq!((stopped.exit, json_lines(&stopped).len()), (Exit::Failed, 1));
     assert!(named(&stopped) && stopped.remarks.contains("--skip-damage"), "{}", stopped.remarks);
 }
+
+#[test]
+fn a_directory_that_is_no_log_is_said_to_be_none() {
+    let (files, _) = files();
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(elsewhere.path().join("usr/lib")).unwrap();
+    for words in [&["events", "list", "--all-tenants"][..], &["log", "stat"]] {
+        let ran = crate::cli::testing::run(&[words, &["--log", elsewhere.path().to_str().unwrap()]].concat());
+        assert_eq!((ran.exit, ran.answer.as_str()), (Exit::Failed, ""), "{}", ran.remarks);
+        assert!(ran.remarks.contains("there is no log in"), "{}", ran.remarks);
+    }
+    drop(files);
+}
+
+#[test]
+fn a_tenant_that_is_not_configured_is_said_to_be_none() {
+    let (files, _) = files();
+    let nobody = events(&files, &["list", "--tenant", "nobody"]);
+    assert_eq!((nobody.exit, nobody.answer.as_str()), (Exit::Yes, ""));
+    assert!(nobody.remarks.contains("no tenant nobody is configured here"), "{}", nobody.remarks);
+    let gone = events(&files, &["list", "--tenant", "other"]);
+    assert!(gone.answer.contains("wh_other") && !gone.remarks.contains("no tenant"), "its events are there");
+    let quiet = events(&files, &["list", "--tenant", "acme", "--until", "2020-01-01T00:00:00Z"]);
+    assert!(!quiet.remarks.contains("no tenant"), "{}", quiet.remarks);
+}
+
+/// What a file's fault does not touch can be used while it is there.
+#[test]
+fn a_faulty_file_keeps_nobody_from_the_log() {
+    let (files, _) = files();
+    let whole = events(&files, &["list", "--endpoint", "wh_9f2c1b7a"]).answer;
+    let faulty = std::fs::read_to_string(files.config()).unwrap() + "\n[gateway.listener]\nheader_timeot = \"5s\"\n";
+    files.write("tidegate.toml", &faulty);
+    let ran = events(&files, &["list", "--endpoint", "wh_9f2c1b7a"]);
+    assert_eq!((ran.exit, ran.answer), (Exit::Yes, whole), "{}", ran.remarks);
+    assert!(ran.remarks.contains("header_timeot"), "{}", ran.remarks);
+    files.write("tidegate.toml", &faulty.replace("directory", "diretory"));
+    let ran = events(&files, &["list", "--tenant", "acme"]);
+    assert_eq!(ran.exit, Exit::Failed, "nothing is read from a guess");
+    assert!(ran.remarks.contains("--socket"), "{}", ran.remarks);
+}

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use config::{Appliance, Issuer};
+use domain::TenantId;
 use domain::text::Untrusted;
 use egress::caller::{Arrival, GrantFault, NewGrant, Presented, SigningKey, Tls, Unproved};
 use serde_json::json;
@@ -10,15 +11,17 @@ use serde_json::json;
 use super::super::Shell;
 use super::super::args::GrantMint;
 use super::super::exit::{Exit, Failure, Outcome};
-use super::super::settings;
+use super::super::settings::Configured;
+use super::known::Known;
 use crate::control::time::rfc3339;
 
 pub(super) fn run(args: &GrantMint, shell: &mut Shell<'_>) -> Outcome {
     let Some(tenant) = args.tenant.clone() else {
         return Err(Failure::usage("a grant is for a tenant", "name it with --tenant"));
     };
-    let appliance = settings::appliance(&args.file.config)?;
-    let issuer = signer(&appliance, args.issuer.as_deref())?;
+    let configured = Configured::load(&args.file.config, shell)?;
+    let appliance = &configured.appliance;
+    let issuer = signer(appliance, args.issuer.as_deref())?;
     let key = signing_key(issuer, shell)?;
     let boxed = |text: &Option<String>| text.as_deref().map(Into::into);
     let grant = NewGrant {
@@ -36,13 +39,16 @@ pub(super) fn run(args: &GrantMint, shell: &mut Shell<'_>) -> Outcome {
     // As somebody inside of TLS would ask; from where, a command cannot know.
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let arrival = Arrival { peer: here, local: here, tls: Tls::Anonymous, is_distrusted: false };
-    let callers = super::callers(&appliance, [], shell)?;
-    match callers.identify(Ok(Presented::given(minted.token.expose())), &arrival) {
-        Ok(_) | Err(Unproved::Grant(GrantFault::Source)) => {}
-        Err(unproved) => {
-            shell.out.remark(format_args!("no grant was minted, since it would not be taken: {unproved}"));
-            return Ok(Exit::No);
-        }
+    let callers = super::callers(appliance, [], shell)?;
+    let refused = match callers.identify(Ok(Presented::given(minted.token.expose())), &arrival) {
+        Ok(_) | Err(Unproved::Grant(GrantFault::Source)) => None,
+        Err(unproved) => Some(unproved.to_string()),
+    };
+    if let Some(why) =
+        refused.or_else(|| if args.elsewhere { None } else { unknown(args, &tenant, &configured, shell) })
+    {
+        shell.out.remark(format_args!("no grant was minted, since it would not be taken: {why}"));
+        return Ok(Exit::No);
     }
     let expires = rfc3339(minted.expires_unix_ms);
     let token = String::from_utf8_lossy(minted.token.expose());
@@ -53,6 +59,18 @@ pub(super) fn run(args: &GrantMint, shell: &mut Shell<'_>) -> Outcome {
         shell.out.remark(format_args!("grant {} for tenant {tenant}, until {expires}", minted.id));
     }
     Ok(Exit::Yes)
+}
+
+/// What it is for and is not configured here.
+fn unknown(args: &GrantMint, tenant: &TenantId, configured: &Configured, shell: &mut Shell<'_>) -> Option<String> {
+    match Known::of(tenant, args.role.as_deref(), &args.connections, configured) {
+        Known::Yes => None,
+        Known::No(unknown) => Some(format!("{}; --elsewhere mints it for another node", unknown.why)),
+        Known::Faulty(fault) => {
+            shell.out.warn(format_args!("whether it will be taken is not known, the tenant's file is faulty: {fault}"));
+            None
+        }
+    }
 }
 
 /// The issuer that is named, or the only one that can sign here.

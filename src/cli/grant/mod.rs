@@ -3,6 +3,7 @@
 //! Grants and tokens are secrets: they go to standard output where one was asked for, and nowhere else.
 
 mod keygen;
+mod known;
 mod mint;
 mod revoke;
 mod show;

@@ -1,14 +1,14 @@
 //! `tidegate grant revoke` and `revoked`: what was granted and is no more, in a file that every node looks at.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use config::units::parse_duration;
 use egress::caller::{REVOCATIONS_FILE, REVOKED_MS_MIN, Revocation, RevocationFault, Revoked, Until};
 
 use super::super::Shell;
-use super::super::args::{GrantRevoke, GrantRevoked, RevokedWhat};
+use super::super::args::{GrantRevoke, GrantRevoked, NodeOf, RevokedWhat};
 use super::super::exit::{Exit, Failure, Outcome};
-use super::super::settings;
+use super::super::running;
 use super::super::table::{Cell, Table};
 use super::super::when::{self, When};
 use crate::control::time::rfc3339;
@@ -18,7 +18,10 @@ pub(super) fn revoke(args: &GrantRevoke, shell: &mut Shell<'_>) -> Outcome {
     let what = what(&args.what)?;
     let until = until(args, &what, now_ms)?;
     let revocation = Revocation { what, at_unix_ms: now_ms, until };
-    egress::caller::revoke(&path(&args.file.config)?, &revocation, now_ms).map_err(|fault| unwritten(&fault))?;
+    let path = path(&args.node, shell)?;
+    let NodeOf { config, socket } = &args.node;
+    running::warn_of_a_stranger(args.what.tenant.as_ref(), config, socket.is_some() || args.lift, shell);
+    egress::caller::revoke(&path, &revocation, now_ms).map_err(|fault| unwritten(&fault))?;
     if args.form.json {
         shell.out.json(&revocation)?;
         return Ok(Exit::Yes);
@@ -34,8 +37,8 @@ pub(super) fn revoke(args: &GrantRevoke, shell: &mut Shell<'_>) -> Outcome {
 }
 
 pub(super) fn list(args: &GrantRevoked, shell: &mut Shell<'_>) -> Outcome {
-    let revoked = egress::caller::revoked(&path(&args.file.config)?, shell.clock.unix_ms())
-        .map_err(|fault| super::unread(&fault))?;
+    let path = path(&args.node, shell)?;
+    let revoked = egress::caller::revoked(&path, shell.clock.unix_ms()).map_err(|fault| super::unread(&fault))?;
     if args.form.json {
         for revocation in &revoked {
             shell.out.json(revocation)?;
@@ -101,8 +104,8 @@ fn moment(text: &str, now_ms: u64) -> Result<u64, String> {
     }
 }
 
-fn path(config: &Path) -> Outcome<PathBuf> {
-    Ok(settings::appliance(config)?.tenants.state_directory.join(REVOCATIONS_FILE))
+fn path(node: &NodeOf, shell: &mut Shell<'_>) -> Outcome<PathBuf> {
+    Ok(running::state_directory(node.socket.as_deref(), &node.config, shell)?.join(REVOCATIONS_FILE))
 }
 
 fn unwritten(fault: &RevocationFault) -> Failure {

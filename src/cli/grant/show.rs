@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use domain::text::Untrusted;
-use egress::caller::{Arrival, Identified, Identity, Presented, TOKEN_PREFIX, Tls, TokenHash, Unproved, peek};
+use egress::caller::{Arrival, Identified, Identity, Presented, TOKEN_PREFIX, Tls, TokenHash, peek};
 use serde_json::{Map, Value, json};
 
 use super::super::Shell;
@@ -11,8 +11,9 @@ use super::super::args::GrantShow;
 use super::super::capture;
 use super::super::exit::{Exit, Outcome};
 use super::super::out::Tone;
-use super::super::settings::{self, Configured};
+use super::super::settings::Configured;
 use super::super::table::print_fields;
+use super::known::{Known, Unknown};
 use crate::control::time::rfc3339;
 
 pub(super) fn run(args: &GrantShow, shell: &mut Shell<'_>) -> Outcome {
@@ -22,20 +23,20 @@ pub(super) fn run(args: &GrantShow, shell: &mut Shell<'_>) -> Outcome {
     };
     let proof = given.trim_ascii();
     let is_token = proof.starts_with(TOKEN_PREFIX.as_bytes());
-    let callers = if is_token {
-        // Whose it is stands in any of the tenants' files.
-        let configured = Configured::load(&args.file.config, shell)?;
-        super::callers(&configured.appliance, configured.tenants(), shell)?
-    } else {
-        super::callers(&settings::appliance(&args.file.config)?, [], shell)?
-    };
+    // Whose a token is stands in any of the tenants' files; whether a grant's tenant is there, in that tenant's.
+    let configured = Configured::load(&args.file.config, shell)?;
+    let tenants = configured.tenants().filter(|_| is_token);
+    let callers = super::callers(&configured.appliance, tenants, shell)?;
     let arrival = if let Some(peer) = args.from {
         Arrival { peer, local: peer, tls: Tls::Anonymous, is_distrusted: false }
     } else {
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
         Arrival { peer: here, local: here, tls: Tls::Absent, is_distrusted: false }
     };
-    let verdict = callers.identify(Ok(Presented::given(proof)), &arrival);
+    let verdict = match callers.identify(Ok(Presented::given(proof)), &arrival) {
+        Ok(identified) => known(identified, &configured, shell),
+        Err(unproved) => Err(Unknown { refusal: unproved.refusal(), why: unproved.to_string() }),
+    };
     let said = if is_token { Said::Token(TokenHash::of(proof)) } else { Said::of_grant(proof) };
     if args.form.json {
         shell.out.json(&as_json(&said, &verdict))?;
@@ -43,6 +44,20 @@ pub(super) fn run(args: &GrantShow, shell: &mut Shell<'_>) -> Outcome {
         print(&said, &verdict, shell)?;
     }
     Ok(Exit::yes_if(verdict.is_ok()))
+}
+
+/// A proof that holds, if the proxy knows what it names.
+fn known(identified: Identified, configured: &Configured, shell: &mut Shell<'_>) -> Result<Identified, Unknown> {
+    let caller = &identified.caller;
+    let connections = caller.connections.as_deref().unwrap_or_default();
+    match Known::of(&caller.tenant, caller.role.as_deref(), connections, configured) {
+        Known::Yes => Ok(identified),
+        Known::No(unknown) => Err(unknown),
+        Known::Faulty(fault) => {
+            shell.out.warn(format_args!("what the tenant's file has is not known, it is faulty: {fault}"));
+            Ok(identified)
+        }
+    }
 }
 
 /// What a proof says of itself.
@@ -64,11 +79,11 @@ impl Said {
     }
 }
 
-fn as_json(said: &Said, verdict: &Result<Identified, Unproved>) -> Value {
+fn as_json(said: &Said, verdict: &Result<Identified, Unknown>) -> Value {
     let mut answer = json!({ "taken": verdict.is_ok() });
-    if let Err(unproved) = verdict {
-        answer["reason"] = unproved.to_string().into();
-        answer["code"] = unproved.refusal().code().into();
+    if let Err(Unknown { refusal, why }) = verdict {
+        answer["reason"] = why.as_str().into();
+        answer["code"] = refusal.code().into();
     }
     match said {
         Said::Token(hash) => answer["hash"] = hash.to_string().into(),
@@ -88,15 +103,15 @@ fn as_json(said: &Said, verdict: &Result<Identified, Unproved>) -> Value {
     answer
 }
 
-fn print(said: &Said, verdict: &Result<Identified, Unproved>, shell: &mut Shell<'_>) -> Outcome<()> {
+fn print(said: &Said, verdict: &Result<Identified, Unknown>, shell: &mut Shell<'_>) -> Outcome<()> {
     match verdict {
         Ok(_) => {
             let verdict = shell.out.paint(Tone::Good, "would be taken");
             shell.out.line(verdict)?;
         }
-        Err(unproved) => {
+        Err(Unknown { why, .. }) => {
             let verdict = shell.out.paint(Tone::Bad, "would not be taken");
-            shell.out.line(format_args!("{verdict}: {unproved}"))?;
+            shell.out.line(format_args!("{verdict}: {why}"))?;
         }
     }
     let mut fields = Vec::new();

@@ -17,6 +17,7 @@ impl Place {
         let made = place.run(&["keygen", "--out", place.path("key.pem").to_str().unwrap()], b"");
         assert_eq!(made.exit, Exit::Yes, "{}", made.remarks);
         place.write("tidegate.toml", &format!("{HEAD}{}", made.answer));
+        place.write("tenants/acme.toml", ACME);
         place
     }
 
@@ -51,6 +52,10 @@ impl Place {
         json
     }
 }
+
+/// A role, and a connection, though one that has no credential.
+const ACME: &str = "tenant = \"acme\"\n[[egress.role]]\nname = \"build\"\n[[connection]]\nid = \"conn_stripe\"\n\
+                    connector = \"stripe\"\n";
 
 const HEAD: &str = "[egress]\nlisten = [\"127.0.0.1:0\"]\n[log]\ndirectory = \"log\"\n";
 
@@ -120,6 +125,48 @@ fn what_would_not_be_taken_is_not_minted_and_said_why() {
     place.write("tidegate.toml", HEAD);
     let nobody = place.run(&["--tenant", "acme"], b"");
     assert!(nobody.exit == Exit::Failed && nobody.remarks.contains("keygen"), "{}", nobody.remarks);
+}
+
+#[test]
+fn what_a_grant_names_is_there_or_it_is_of_no_use() {
+    let place = Place::new();
+    for (words, why) in [
+        (&["--tenant", "nobody"][..], "no tenant nobody is configured here"),
+        (&["--tenant", "acme", "--role", "bild"], "tenant acme has no role bild"),
+        (&["--tenant", "acme", "--connection", "conn_stripe", "--connection", "conn_x"], "no connection conn_x"),
+    ] {
+        let ran = place.run(words, b"");
+        assert_eq!((ran.exit, ran.answer.as_str()), (Exit::No, ""), "{words:?}");
+        assert!(ran.remarks.contains(why) && ran.remarks.contains("--elsewhere"), "{}", ran.remarks);
+        let elsewhere = place.run(&[words, &["--elsewhere"]].concat(), b"");
+        assert_eq!(elsewhere.exit, Exit::Yes, "{}", elsewhere.remarks);
+        let shown = place.show(&elsewhere.answer, &[]);
+        assert_eq!(shown["taken"], false, "{words:?}");
+        assert!(shown["reason"].as_str().unwrap().contains(why), "{shown}");
+    }
+    // A running appliance has its last good version.
+    place.write("tenants/acme.toml", "tenant = \"acme\"\nnonsense = 1\n");
+    let faulty = place.run(&["--tenant", "acme", "--role", "other"], b"");
+    assert_eq!(faulty.exit, Exit::Yes);
+    assert!(faulty.remarks.contains("nonsense"), "{}", faulty.remarks);
+}
+
+#[test]
+fn whoever_is_not_configured_is_revoked_with_a_warning() {
+    let place = Place::new();
+    place.write("state/keep", "");
+    let nobody = place.run(&["revoke", "--tenant", "nobody"], b"");
+    assert!(nobody.exit == Exit::Yes && nobody.answer.starts_with("revoked: "), "{}", nobody.answer);
+    assert!(nobody.remarks.contains("no tenant nobody is configured here"), "{}", nobody.remarks);
+    for words in [&["revoke", "--tenant", "acme"][..], &["revoke", "--tenant", "nobody", "--lift"]] {
+        assert!(!place.run(words, b"").remarks.contains("configured here"), "{words:?}");
+    }
+    // A fault of the file that is about something else does not keep anybody from it.
+    let config = std::fs::read_to_string(place.path("tidegate.toml")).unwrap();
+    place.write("tidegate.toml", &format!("{config}\n[admin]\nlistn = \"127.0.0.1:1\"\n"));
+    let faulty = place.run(&["revoke", "--run", "run_7"], b"");
+    assert_eq!(faulty.exit, Exit::Yes, "{}", faulty.remarks);
+    assert!(faulty.remarks.contains("listn"), "{}", faulty.remarks);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `tidegate log verify`: every checksum, chain and seal, without an appliance.
 //!
-//! The log is made of journals, each a directory of segments. Whatever lies under the given directory and is a
-//! journal is checked; how the journals are arranged is the log's own business.
+//! The log is made of journals, each a directory of segments. Whatever lies under the given directory, where a log may
+//! have it, and is a journal is checked.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,9 +33,14 @@ struct Checked {
 pub(in crate::cli) fn verify(args: &LogVerify, shell: &mut Shell<'_>) -> Outcome {
     let root = match &args.directory {
         Some(directory) => directory.clone(),
-        None => settings::appliance(&args.file.config)?.log.directory,
+        None => match settings::appliance(&args.file.config) {
+            Ok(appliance) => appliance.log.directory,
+            Err(fault) => config::appliance_places(&args.file.config).log_directory.ok_or(fault)?,
+        },
     };
     let mut directories = Vec::new();
+    // By its own name, also where somebody stands in it and says `.`.
+    let root = std::fs::canonicalize(&root).unwrap_or(root);
     gather(&root, 0, &mut directories)?;
     let mut journals = Vec::new();
     for directory in directories {
@@ -71,7 +77,17 @@ fn is_empty_log(root: &Path, clock: &Arc<dyn Clock>) -> bool {
         .is_ok_and(|log| !log.stat().lanes.is_empty())
 }
 
-/// Every directory at and below `path`, in order. Links are not followed: a log has none.
+/// Whether a directory of this name can be part of a log: somebody else's tree, which may be large, is not walked.
+fn is_of_a_log(parent: &Path, name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_generation = name.split_once("-of-").is_some_and(|(number, shards)| is_number(number) && is_number(shards));
+    // Below `events` are the classes, by the names that the configuration gives them.
+    let is_class = parent.file_name().is_some_and(|of| of == "events") && name != "lost+found";
+    matches!(name, "events" | "holding") || is_class || is_generation || is_number(name)
+}
+
+/// Every directory of a log at and below `path`, in order. Links are not followed: a log has none.
 fn gather(path: &Path, depth: usize, into: &mut Vec<PathBuf>) -> Outcome<()> {
     let unreadable = |error: std::io::Error| {
         Failure::failed(
@@ -86,7 +102,7 @@ fn gather(path: &Path, depth: usize, into: &mut Vec<PathBuf>) -> Outcome<()> {
     let mut below = Vec::new();
     for entry in std::fs::read_dir(path).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
-        if entry.file_type().map_err(unreadable)?.is_dir() && entry.file_name() != "lost+found" {
+        if is_of_a_log(path, &entry.file_name()) && entry.file_type().map_err(unreadable)?.is_dir() {
             below.push(entry.path());
         }
     }
@@ -105,8 +121,8 @@ fn print(journals: &[Checked], shell: &mut Shell<'_>) -> Outcome<()> {
         } else {
             shell.out.paint(Tone::Bad, "damaged")
         };
-        let (segments, records) = (counted(report.segments.len(), "segment"), report.records);
-        shell.out.line(format_args!("{name}: {verdict} ({segments}, {records} records, {})", bytes(report.bytes)))?;
+        let (segments, records) = (counted(report.segments.len(), "segment"), counted(report.records, "record"));
+        shell.out.line(format_args!("{name}: {verdict} ({segments}, {records}, {})", bytes(report.bytes)))?;
         for damage in &report.damage {
             let damage = shell.out.paint(Tone::Bad, damage).to_string();
             shell.out.line(format_args!("  {damage}"))?;
@@ -229,6 +245,26 @@ mod tests {
         let ran = run(&["log", "verify", directory.path().to_str().unwrap()]);
         assert_eq!(ran.exit, Exit::Yes, "{}", ran.remarks);
         assert!(ran.answer.starts_with("whole") || ran.answer.contains(": whole ("), "{}", ran.answer);
+    }
+
+    #[test]
+    fn what_is_no_log_is_not_walked() {
+        let root = tempfile::tempdir().unwrap();
+        let journal = root.path().join("events/default/1-of-1/0");
+        for other in ["usr/lib/a/b", "events.old/default/1-of-1/0", "events/default/other/0", "holding/x", "lost+found"]
+        {
+            std::fs::create_dir_all(root.path().join(other)).unwrap();
+        }
+        std::fs::create_dir_all(&journal).unwrap();
+        let gathered = |from: &str| {
+            let (from, mut found) = (root.path().join(from), Vec::new());
+            gather(&from, 0, &mut found).unwrap();
+            found.iter().map(|path| shown(path.strip_prefix(root.path()).unwrap())).collect::<Vec<_>>()
+        };
+        let log = ["", "events", "events/default", "events/default/1-of-1", "events/default/1-of-1/0", "holding"];
+        assert_eq!(gathered(""), log);
+        assert_eq!(gathered("events/default"), log[2..5], "a part of a log");
+        assert_eq!(gathered("usr"), ["usr"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod a_broken_tenant_file_touches_nobody_else;
 mod a_drain_under_load_cuts_no_accepted_delivery;
+mod a_faulty_file_keeps_no_operator_out;
 mod a_flood_of_refusals_fills_no_disk;
 mod a_second_start_by_mistake_touches_no_log;
 mod certificates_are_exchanged_without_a_restart;

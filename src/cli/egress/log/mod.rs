@@ -3,13 +3,14 @@
 mod source;
 
 use domain::text::Untrusted;
-use egress::Record;
+use egress::{Record, Refusal, Way};
 
 use self::source::Source;
 use super::super::Shell;
 use super::super::args::EgressLog;
 use super::super::exit::{Exit, Failure, Outcome};
 use super::super::out::Tone;
+use super::super::running;
 use super::super::table::{Cell, Table, print_fields};
 use crate::control::egress::EgressQuery;
 use crate::control::time::rfc3339;
@@ -50,6 +51,8 @@ pub(super) fn run(args: &EgressLog, shell: &mut Shell<'_>) -> Outcome {
     }
     if found == 0 {
         shell.out.remark("nothing was found; a record is there when its hop has ended");
+        let elsewhere = args.socket.is_some() || args.records.is_some();
+        running::warn_of_a_stranger(args.tenant.as_ref(), &args.config, elsewhere, shell);
     } else if found == u64::from(args.limit) {
         shell.out.remark(format_args!("the newest {found}; there may be more of them, see --limit"));
     }
@@ -141,13 +144,29 @@ fn row(record: &Record, with_tenant: bool) -> Vec<Cell> {
     }
     cells.extend([
         Cell::untrusted(&record.outcome).with(tone(record)),
-        record.status.as_ref().map_or_else(|| Cell::from("-"), Cell::new),
+        status(record).map_or_else(|| Cell::from("-"), Cell::from),
         Cell::untrusted(&record.method),
         Cell::untrusted(&record.destination),
         Cell::from(milliseconds(record.times.total_us)),
         Cell::new(&record.correlation),
     ]);
     cells
+}
+
+/// The destination's own status; in brackets, what the caller got of us in its place.
+fn status(record: &Record) -> Option<String> {
+    record.status.map(|status| status.to_string()).or_else(|| Some(format!("({})", answered_by_us(record)?)))
+}
+
+/// A tunnel that led somewhere was opened by a 200, however it ended.
+fn answered_by_us(record: &Record) -> Option<u16> {
+    let is_by = |way: Way| *record.way == *way.as_str();
+    if is_by(Way::Connect) && record.address.is_some() {
+        return Some(200);
+    }
+    let refusal = Refusal::ALL.iter().find(|refusal| *record.outcome == *refusal.code())?;
+    let asks_who = *refusal == Refusal::CallerUnknown && is_by(Way::Governed);
+    Some(if asks_who { 401 } else { refusal.status() })
 }
 
 fn milliseconds(us: u64) -> String {
@@ -160,7 +179,7 @@ fn safe(text: &str) -> String {
 
 /// One hop, a block of lines.
 fn hop(record: &Record, shell: &mut Shell<'_>) -> Outcome<()> {
-    let status = record.status.map_or_else(String::new, |status| format!(", status {status}"));
+    let status = status(record).map_or_else(String::new, |status| format!(", status {status}"));
     let outcome = shell.out.paint(tone(record), safe(&record.outcome)).to_string();
     let title = shell.out.paint(Tone::Bold, format!("hop {}", record.hop)).to_string();
     shell.out.line(format_args!("{title}  {outcome}{status}"))?;

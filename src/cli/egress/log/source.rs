@@ -12,9 +12,9 @@ use eventlog::segment::RealStorage;
 use super::super::super::Shell;
 use super::super::super::args::EgressLog;
 use super::super::super::block_on;
-use super::super::super::events::source::{is_absent, shown, unanswered};
+use super::super::super::events::source::{shown, unanswered};
 use super::super::super::exit::{Failure, Outcome};
-use super::super::super::settings;
+use super::super::super::running::{self, Reach};
 use crate::control::client::Client;
 use crate::control::egress::{EgressQuery, Found, records};
 use crate::control::wire::Said;
@@ -31,17 +31,11 @@ impl Source {
         if let Some(directory) = &args.records {
             return open_directory(directory, &shell.clock);
         }
-        if let Some(socket) = &args.socket {
-            return Ok(Self::Node(socket.clone()));
+        let socket = args.socket.as_deref();
+        match running::reach(socket, &args.config, |places| places.records_directory.as_ref(), shell)? {
+            Reach::Node(socket) => Ok(Self::Node(socket)),
+            Reach::Directory(directory) => open_directory(&directory, &shell.clock),
         }
-        let appliance = settings::appliance(&args.config)?;
-        let socket = &appliance.admin.socket;
-        if is_absent(socket) {
-            let directory = &appliance.egress.records.directory;
-            shell.out.remark(format_args!("no appliance answers at {}; reading {}", shown(socket), shown(directory)));
-            return open_directory(directory, &shell.clock);
-        }
-        Ok(Self::Node(socket.clone()))
     }
 
     /// Gives each record that the query asks for to `take`, and each remark on them.

@@ -57,7 +57,7 @@ fn a_list_lines_up_newest_first() {
         ran.answer,
         format!(
             "ENDED                     OUTCOME              STATUS  METHOD  DESTINATION              TOOK     CORRELATION\n\
-             2025-11-29T13:46:40.002Z  address-not-allowed  -       GET     metadata.example.com:80  12.3 ms  {}\n\
+             2025-11-29T13:46:40.002Z  address-not-allowed  (403)   GET     metadata.example.com:80  12.3 ms  {}\n\
              2025-11-29T13:46:40.000Z  done                 200     GET     api.example.com:443      12.3 ms  {}\n",
             ids[0], ids[1]
         )
@@ -65,6 +65,28 @@ fn a_list_lines_up_newest_first() {
     let everybody = log(&files, &[]).answer;
     assert_eq!(everybody.lines().count(), 5);
     assert!(everybody.lines().nth(1).unwrap().contains("  -       done"), "{everybody}");
+}
+
+#[test]
+fn what_the_proxy_answered_itself_is_in_brackets() {
+    let at = |way: &str, outcome: &str, address| {
+        let record = Record { way: way.into(), outcome: outcome.into(), status: None, address, ..record(1) };
+        super::status(&record)
+    };
+    let address = record(1).address;
+    assert!(address.is_some());
+    for (way, outcome, address, want) in [
+        ("connect", "caller-unknown", None, Some("(407)")),
+        ("governed", "caller-unknown", None, Some("(401)")),
+        ("", "request-malformed", None, Some("(400)")),
+        ("absolute", "done", None, None),
+        ("absolute", "caller-gone", address, None),
+        ("connect", "done", address, Some("(200)")),
+        ("connect", "switched-off", address, Some("(200)")),
+        ("connect", "switched-off", None, Some("(403)")),
+    ] {
+        assert_eq!(at(way, outcome, address).as_deref(), want, "{way} {outcome}");
+    }
 }
 
 #[test]
