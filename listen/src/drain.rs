@@ -1,5 +1,6 @@
 //! Draining: no new connections, no connection kept alive, and word when the last one is gone.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -15,6 +16,8 @@ pub(crate) struct Connections {
     /// The same as `draining`, for those who only want to look.
     has_begun: AtomicBool,
     draining: watch::Sender<bool>,
+    /// The drain's time is up.
+    cut: watch::Sender<bool>,
 }
 
 impl Connections {
@@ -25,6 +28,7 @@ impl Connections {
             changed: Notify::new(),
             has_begun: AtomicBool::new(false),
             draining: watch::Sender::new(false),
+            cut: watch::Sender::new(false),
         })
     }
 
@@ -57,6 +61,24 @@ impl Connections {
     /// Is true from the moment when the drain begins.
     pub(crate) fn draining(&self) -> watch::Receiver<bool> {
         self.draining.subscribe()
+    }
+
+    /// Ends the connections that are still open.
+    pub(crate) fn cut(&self) {
+        self.cut.send_replace(true);
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        *self.cut.borrow()
+    }
+
+    /// Returns when what is still open is to end.
+    pub(crate) fn until_cut(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut cut = self.cut.subscribe();
+        async move {
+            // An error is a service that is gone.
+            let _cut = cut.wait_for(|cut| *cut).await;
+        }
     }
 
     /// Returns when no connection is open.

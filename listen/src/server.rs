@@ -1,14 +1,17 @@
 //! The server: runs services until it is told to stop, and lets what is in flight finish.
 //!
 //! Pingora's own graceful stop sleeps for its whole grace period, however idle it is, and then drops what has not
-//! finished. So the drain happens here, inside the wait for Pingora's signal: services stop accepting and connections finish;
-//! as soon as the last one is gone, or the drain's time is up, Pingora is told to stop at once.
+//! finished. So the drain happens here, inside the wait for Pingora's signal: services stop accepting and connections finish.
+//! Each service has its own time for that, and what is open after it is cut, however long another one has; as soon as the
+//! last service is done, Pingora is told to stop at once.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server as PingoraServer, ShutdownSignal, ShutdownSignalWatch};
 use tokio::sync::watch;
@@ -17,12 +20,22 @@ use crate::connection::DRAIN_IDLE;
 use crate::drain::Connections;
 use crate::service::Service;
 
+/// What is left beyond a drain's time, for tunnels that end themselves when it is up: they write down that they did.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
 /// Runs services. Blocks the thread that runs it; each service brings its own threads.
 pub struct Server {
     pingora: PingoraServer,
-    drains: Vec<Arc<Connections>>,
-    drain_timeout: Duration,
+    drains: Vec<Drain>,
     stop: watch::Sender<Stop>,
+}
+
+/// The drain of one service.
+#[derive(Debug)]
+struct Drain {
+    service: String,
+    connections: Arc<Connections>,
+    timeout: Duration,
 }
 
 /// How a server ended.
@@ -102,15 +115,17 @@ impl Server {
         Self {
             pingora: PingoraServer::new_with_opt_and_conf(None, conf),
             drains: Vec::new(),
-            drain_timeout: Duration::ZERO,
             stop: watch::Sender::new(Stop::No),
         }
     }
 
     /// Adds a service. Its addresses are bound already; connections wait in their backlog until [`Self::run`].
     pub fn add(&mut self, service: Service) {
-        self.drains.push(Arc::clone(service.connections()));
-        self.drain_timeout = self.drain_timeout.max(service.drain_timeout());
+        self.drains.push(Drain {
+            service: service.name().to_owned(),
+            connections: Arc::clone(service.connections()),
+            timeout: service.drain_timeout(),
+        });
         self.pingora.add_service(service.into_pingora());
     }
 
@@ -122,7 +137,7 @@ impl Server {
     /// ask for goes through the handle.
     pub fn run(self) -> Drained {
         let (cut, counted) = std::sync::mpsc::sync_channel(1);
-        let watcher = Watcher { handle: self.handle(), drains: self.drains, drain_timeout: self.drain_timeout, cut };
+        let watcher = Watcher { handle: self.handle(), drains: self.drains, cut };
         self.pingora.run(RunArgs { shutdown_signal: Box::new(watcher) });
         Drained { cut: counted.try_recv().unwrap_or(0) }
     }
@@ -130,16 +145,14 @@ impl Server {
 
 struct Watcher {
     handle: ServerHandle,
-    drains: Vec<Arc<Connections>>,
-    drain_timeout: Duration,
+    drains: Vec<Drain>,
     cut: std::sync::mpsc::SyncSender<usize>,
 }
 
 #[async_trait]
 impl ShutdownSignalWatch for Watcher {
     async fn recv(&self) -> ShutdownSignal {
-        self.drained().await;
-        let cut = self.drains.iter().map(|connections| connections.busy()).sum();
+        let cut = self.drained().await;
         // Only a full channel fails, and this is sent once.
         let _sent = self.cut.try_send(cut);
         // To Pingora the rest is a plain end.
@@ -148,25 +161,45 @@ impl ShutdownSignalWatch for Watcher {
 }
 
 impl Watcher {
-    async fn drained(&self) {
+    /// Drains every service, and says how many requests were cut off.
+    async fn drained(&self) -> usize {
         self.handle.draining().await;
         tracing::info!("draining");
-        for connections in &self.drains {
-            connections.drain();
+        for drain in &self.drains {
+            drain.connections.drain();
         }
+        let mut stop = self.handle.stop.subscribe();
+        let cut = AtomicUsize::new(0);
+        let all = join_all(self.drains.iter().map(|drain| drain.to_its_end(&cut)));
+        tokio::select! {
+            _ = all => tracing::info!("drained"),
+            _ = stop.wait_for(|stop| *stop == Stop::Now) => {
+                tracing::warn!("the drain was cut short");
+                let left = self.drains.iter().filter(|drain| !drain.connections.is_cut());
+                cut.fetch_add(left.map(|drain| drain.connections.busy()).sum(), Ordering::Relaxed);
+            }
+        }
+        cut.into_inner()
+    }
+}
+
+impl Drain {
+    /// Waits until the last connection is gone, and ends those that are left when the time is up.
+    async fn to_its_end(&self, cut: &AtomicUsize) {
         let gone = async {
             // A connection that was accepted a moment ago counts only when its task has run: every drain lasts at
             // least as long as an idle connection is given.
             tokio::time::sleep(DRAIN_IDLE).await;
-            for connections in &self.drains {
-                connections.gone().await;
-            }
+            self.connections.gone().await;
         };
-        let mut stop = self.handle.stop.subscribe();
-        tokio::select! {
-            () = gone => tracing::info!("drained"),
-            () = tokio::time::sleep(self.drain_timeout) => tracing::warn!("the drain's time is up"),
-            _ = stop.wait_for(|stop| *stop == Stop::Now) => tracing::warn!("the drain was cut short"),
+        if tokio::time::timeout(self.timeout, gone).await.is_ok() {
+            return;
         }
+        let (open, busy) = (self.connections.opened(), self.connections.busy());
+        tracing::warn!(service = self.service, open, requests = busy, "the drain's time is up");
+        cut.fetch_add(busy, Ordering::Relaxed);
+        // However this ends, it is the end.
+        let _gone = tokio::time::timeout(LAST_WORDS, self.connections.gone()).await;
+        self.connections.cut();
     }
 }

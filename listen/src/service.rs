@@ -142,6 +142,10 @@ impl Service {
         &self.connections
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn drain_timeout(&self) -> Duration {
         self.site.settings.drain_timeout
     }
@@ -219,21 +223,12 @@ impl ServerApp for App {
             return None;
         };
         let _counted = Counted::new(&self.site);
-        let socket = Socket::new(&self.site, open.connections(), peer, local);
-        match self.addresses.tls_of(local) {
-            None => serve(stream.into(), socket, &open).await,
-            Some(tls) => {
-                // Boxed: a connection without TLS has no room for it.
-                let handshaken = Box::pin(self.secure(stream, tls, &open)).await;
-                if let Some(Handshaken { stream, secured, http2 }) = handshaken {
-                    let (transport, socket) = (Transport::Tls(Box::new(stream)), socket.with_tls(Arc::new(secured)));
-                    if http2 {
-                        Box::pin(http2::serve(transport, socket, &open, tls.streams_max())).await;
-                    } else {
-                        serve(transport, socket, &open).await;
-                    }
-                }
-            }
+        let serving = self.serve(stream, (peer, local), &open);
+        // Beyond its own drain's time a connection is not kept because another service's drain takes longer.
+        tokio::select! {
+            biased;
+            () = serving => {}
+            () = open.connections().until_cut() => {}
         }
         None
     }
@@ -242,6 +237,21 @@ impl ServerApp for App {
 impl App {
     fn new(site: Arc<Site>, connections: Arc<Connections>, addresses: Addresses) -> Self {
         Self { site, connections, addresses, turning_away: Semaphore::new(TURNED_AWAY_MAX) }
+    }
+
+    async fn serve(&self, stream: Stream, (peer, local): (SocketAddr, SocketAddr), open: &Open) {
+        let socket = Socket::new(&self.site, open.connections(), peer, local);
+        let Some(tls) = self.addresses.tls_of(local) else { return serve(stream.into(), socket, open).await };
+        // Boxed: a connection without TLS has no room for it.
+        let handshaken = Box::pin(self.secure(stream, tls, open)).await;
+        if let Some(Handshaken { stream, secured, http2 }) = handshaken {
+            let (transport, socket) = (Transport::Tls(Box::new(stream)), socket.with_tls(Arc::new(secured)));
+            if http2 {
+                Box::pin(http2::serve(transport, socket, open, tls.streams_max())).await;
+            } else {
+                serve(transport, socket, open).await;
+            }
+        }
     }
 
     /// Answers the handshake, which has one deadline for all of it; none where it comes to nothing.

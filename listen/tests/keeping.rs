@@ -4,12 +4,14 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use config::Listener;
 use support::client::{Client, End, parse};
 use support::{Hook, Running};
+use tidegate_listen::Service;
 
 const LIMIT: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(300);
@@ -234,6 +236,35 @@ fn a_drain_has_an_end_and_counts_what_it_cuts() {
     assert_eq!(server.join().cut, 1);
     let taken = began.elapsed();
     assert!(taken >= Duration::from_millis(550) && taken < Duration::from_secs(5), "{taken:?}");
+}
+
+#[test]
+fn every_service_has_its_own_time_to_drain() {
+    let mut server = tidegate_listen::Server::new();
+    let mut serve = |slow: Duration, drain_timeout: Duration| {
+        let hook = Arc::new(Hook { slow, ..Hook::default() });
+        let settings = Listener { drain_timeout, ..Listener::default() };
+        let bound = tidegate_listen::Bound::new(&[([127, 0, 0, 1], 0).into()]).unwrap().listen().unwrap();
+        let service = Service::new("test", settings, bound, Arc::clone(&hook) as _, Arc::new(tidegate_listen::Silent));
+        let mut client = Client::connect(service.addresses()[0]);
+        server.add(service.with_threads(2));
+        client.send(&post("/slow", "x"));
+        (hook, client)
+    };
+    let (short, mut cut) = serve(Duration::from_secs(30), Duration::from_millis(500));
+    let (long, mut kept) = serve(Duration::from_millis(2_500), Duration::from_secs(20));
+    let handle = server.handle();
+    let running = std::thread::spawn(move || server.run());
+    let arrived = |hook: &Hook| hook.targets.lock().unwrap().len() == 1;
+    eventually("both have arrived", || arrived(&short) && arrived(&long));
+    let began = Instant::now();
+    handle.drain();
+    assert_eq!(cut.read(LIMIT, LIMIT), End::Closed);
+    let taken = began.elapsed();
+    assert!(taken >= Duration::from_millis(450) && taken < Duration::from_millis(2_000), "{taken:?}");
+    assert_eq!(kept.replies(1, LIMIT)[0].status, 202, "it had its time");
+    assert_eq!(running.join().unwrap().cut, 1);
+    assert!(began.elapsed() < Duration::from_secs(10), "the last one ends it");
 }
 
 #[test]

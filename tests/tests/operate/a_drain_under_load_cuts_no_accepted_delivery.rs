@@ -77,3 +77,20 @@ async fn a_drain_ends_early_when_idle_and_has_a_deadline() {
     assert!(begun.elapsed() >= Duration::from_millis(1_500), "{:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
+
+/// Each listener keeps its own bound: one that gives its calls more time does not lengthen another's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_of_deliveries_does_not_wait_for_that_of_calls() {
+    let appliance = Appliance::usual().set("gateway.listener", "drain_timeout", "\"1s\"");
+    let appliance = appliance.set("egress", "listen", "[\"127.0.0.1:0\"]");
+    let mut node = appliance.set("egress.listener", "drain_timeout", "\"10m\"").start().await;
+    let sender = node.sender("wh_1");
+    let mut stuck = sender.connect().await;
+    stuck.send(&sender.delivery("never finished").head_bytes()).await;
+    eventually!(node.metrics().await.sum("tidegate_listener_connections_open", &[]) > 0.0);
+    let begun = Instant::now();
+    node.signal(Signal::TERM);
+    node.ended().await;
+    assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
