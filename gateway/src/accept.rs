@@ -3,7 +3,7 @@
 //! There is no binding to automations here, no credential, no backlog check and no call to another machine. A
 //! total outage of everything behind the log loses no delivery and does not slow the answer.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use domain::{EventId, Refusal};
 use listen::{Answer, Exchange};
@@ -19,6 +19,12 @@ use crate::source;
 pub(crate) struct Trace {
     pub(crate) source: IpAddr,
     pub(crate) endpoint: Option<Endpoint>,
+}
+
+impl Trace {
+    pub(crate) fn of(peer: SocketAddr) -> Self {
+        Self { source: peer.ip().to_canonical(), endpoint: None }
+    }
 }
 
 /// A no: what the sender is told, and what only the log is.

@@ -46,11 +46,16 @@ impl Gateway {
         let mut reservation =
             self.parts.in_flight.reserve(endpoint.subject().as_u64(), 0).map_err(|_| Refusal::Overloaded)?;
         let read = exchange.body(bytes_max, &mut |bytes| reservation.grow(bytes).is_ok()).await;
-        let body = read.inspect_err(|refusal| {
+        let body = read.map_err(|refusal| {
             // A body that never comes whole proves nothing and holds memory meanwhile: it costs its source what a failed
             // verification does.
             if matches!(refusal, Refusal::BodyTimeout | Refusal::MalformedRequest) {
                 self.parts.unauthenticated.failed(Source::of(source), endpoint.subject().as_u64());
+            }
+            if refusal == Refusal::MalformedRequest {
+                No::because(refusal, exchange.why_malformed())
+            } else {
+                No::from(refusal)
             }
         })?;
         Ok(Delivery {

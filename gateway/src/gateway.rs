@@ -67,7 +67,7 @@ impl Gateway {
 #[async_trait]
 impl Handler for Gateway {
     async fn handle(&self, exchange: &mut Exchange) -> Reply {
-        let mut trace = Trace { source: exchange.peer().ip().to_canonical(), endpoint: None };
+        let mut trace = Trace::of(exchange.peer());
         match self.accept(exchange, &mut trace).await {
             Ok(answer) => answer.into(),
             Err(no) => {
@@ -79,8 +79,13 @@ impl Handler for Gateway {
 
     /// The framing gate's own refusals: no endpoint is known, since nothing could be read that names one.
     fn refused(&self, peer: SocketAddr, refusal: Refusal) -> Answer {
-        let no = No::from(refusal);
-        self.tell_refused(&no, &Trace { source: peer.ip().to_canonical(), endpoint: None }, b"");
+        self.tell_refused(&No::from(refusal), &Trace::of(peer), b"");
+        Refused::from(refusal).answer()
+    }
+
+    fn malformed(&self, peer: SocketAddr, why: &'static str) -> Answer {
+        let refusal = Refusal::MalformedRequest;
+        self.tell_refused(&No::because(refusal, why), &Trace::of(peer), b"");
         Refused::from(refusal).answer()
     }
 }

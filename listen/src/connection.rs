@@ -109,7 +109,7 @@ pub(crate) async fn serve(transport: Transport, mut socket: Socket, open: &Open)
             Next::Head { skipped, length } => (skipped, length),
             Next::Close if gate.is_tls() => return boxed(goodbye(gate, socket)).await,
             Next::Close => return,
-            Next::Refuse(fault) => return refuse(gate, socket, fault).await,
+            Next::Refuse(fault) => return refuse(gate, socket, fault, parser.why()).await,
         };
         let busy = open.busy();
         let mut exchange = Exchange::begin(gate, socket, place, parser.take_parts());
@@ -210,7 +210,7 @@ pub(crate) async fn next(gate: &mut Gate, socket: &mut Socket, parser: &mut Head
             idle(gate, timer, drain, site.settings.idle_timeout).await
         };
         match filled {
-            Ok(Ok(0)) if begun => return Next::Refuse(Fault::Refused(Refusal::MalformedRequest)),
+            Ok(Ok(0)) if begun => return Next::Refuse(Fault::Refused(parser.cut_off())),
             Ok(Ok(0) | Err(_)) => return Next::Close,
             Ok(Ok(_)) => {}
             Err(Elapsed) if begun => {
@@ -261,11 +261,14 @@ pub(crate) async fn before_drained<F: Future>(
     .await
 }
 
-/// The answer to what is no request.
-pub(crate) fn refusal_of(site: &Site, peer: SocketAddr, fault: Fault) -> Answer {
+/// The answer to what is no request. `why` says which check failed, where it is malformed and that is known.
+pub(crate) fn refusal_of(site: &Site, peer: SocketAddr, fault: Fault, why: &'static str) -> Answer {
     match fault {
         Fault::Refused(refusal) => {
             site.observer.refused(refusal);
+            if refusal == Refusal::MalformedRequest && !why.is_empty() {
+                return site.handler.malformed(peer, why);
+            }
             site.handler.refused(peer, refusal)
         }
         Fault::HostDiffers => {
@@ -276,10 +279,10 @@ pub(crate) fn refusal_of(site: &Site, peer: SocketAddr, fault: Fault) -> Answer 
 }
 
 /// Answers what is no request, and closes.
-async fn refuse(mut gate: Box<Gate>, mut socket: Socket, fault: Fault) {
+async fn refuse(mut gate: Box<Gate>, mut socket: Socket, fault: Fault, why: &'static str) {
     let site = Arc::clone(&socket.site);
     let to_head = gate.inbox().starts_with(b"HEAD ");
-    let answer = refusal_of(&site, socket.peer, fault);
+    let answer = refusal_of(&site, socket.peer, fault, why);
     let bytes = answer.encode(to_head, true, &date::get_cached_date());
     drop(answer);
     match socket.timer.within(site.settings.write_timeout, gate.write(&bytes)).await {

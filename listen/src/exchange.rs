@@ -159,6 +159,15 @@ impl Exchange {
         read
     }
 
+    /// Why [`Self::body`] is [`Refusal::MalformedRequest`]: for the log.
+    pub fn why_malformed(&self) -> &'static str {
+        if self.source.has_ended() {
+            "the connection ended before the body did"
+        } else {
+            "the body's chunks are not framed as they have to be"
+        }
+    }
+
     async fn read_body(&mut self, max: u64, reserve: &mut (dyn FnMut(u64) -> bool + Send)) -> Result<Bytes, Refusal> {
         if self.head.content_length().is_some_and(|length| length > max) {
             return Err(Refusal::BodyTooLarge);

@@ -88,7 +88,7 @@ pub(crate) struct Gate {
     raw: Transport,
     inbox: BytesMut,
     framing: Framing,
-    /// The client has said that it sends nothing more.
+    /// The client has said that it sends nothing more, or the connection is broken.
     ended: bool,
 }
 
@@ -104,6 +104,11 @@ impl Gate {
 
     pub(crate) fn is_tls(&self) -> bool {
         self.raw.is_tls()
+    }
+
+    /// Has the client said that it sends nothing more, or is the connection broken?
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// What has arrived and belongs to no message yet, or to a body that nobody has asked for yet.
@@ -197,6 +202,7 @@ impl Gate {
                 poll_fn(|cx| self.poll_fill(cx)).await
             };
             if matches!(read, Ok(0) | Err(_)) {
+                self.ended = true;
                 return Err(Refusal::MalformedRequest);
             }
         }

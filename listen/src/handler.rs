@@ -20,6 +20,13 @@ pub trait Handler: Send + Sync + 'static {
     /// in one place. The connection is closed behind it whatever it says.
     fn refused(&self, peer: SocketAddr, refusal: Refusal) -> Answer;
 
+    /// The same for [`Refusal::MalformedRequest`], where it is known which check failed. `why` is ours and holds nothing of
+    /// what was sent: it is for the log, and never for the answer.
+    fn malformed(&self, peer: SocketAddr, why: &'static str) -> Answer {
+        let _ = why;
+        self.refused(peer, Refusal::MalformedRequest)
+    }
+
     /// The answer to a request to a proxy ([`Forms::Proxy`](crate::http::Forms::Proxy)) whose `Host` names another place
     /// than its target. The connection is closed behind it.
     fn host_differs(&self, peer: SocketAddr) -> Answer {

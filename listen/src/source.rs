@@ -30,6 +30,15 @@ impl Source {
         }
     }
 
+    /// Is nothing more to come, since the connection has ended?
+    pub(crate) fn has_ended(&self) -> bool {
+        match self {
+            Self::Gate(gate) => gate.has_ended(),
+            // The codec sees to the framing of a stream: what is wrong with one is that it ended.
+            Self::Stream(_) => true,
+        }
+    }
+
     /// Has the client begun to send its body, whether it was asked for or not?
     pub(crate) fn has_begun(&mut self) -> bool {
         match self {

@@ -30,6 +30,8 @@ const METHOD_BYTES_MAX: usize = 32;
 /// ` HTTP/1.1` and the space before the target.
 const LINE_OVERHEAD: usize = 1 + 1 + 8;
 
+const UNDERSCORE: &str = "a header is spelt with _ that some gateways take for one that frames the message";
+
 /// Bounds of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
@@ -76,6 +78,8 @@ pub struct HeadParser {
     searched: usize,
     parts: HeadParts,
     seen: Seen,
+    /// Which check failed: for the operator alone.
+    why: &'static str,
 }
 
 /// What has to wait for the end of the head to be judged.
@@ -127,6 +131,21 @@ impl HeadParser {
         self.parts.host_differs && !(*form == Form::Authority && names_us())
     }
 
+    /// Why a head is [`Refusal::MalformedRequest`], for the log: whoever sent it is not told. Empty where it is not.
+    pub fn why(&self) -> &'static str {
+        self.why
+    }
+
+    /// The connection ended where the head has not.
+    pub(crate) fn cut_off(&mut self) -> Refusal {
+        self.malformed("the connection ended in the middle of the head")
+    }
+
+    fn malformed(&mut self, why: &'static str) -> Refusal {
+        self.why = why;
+        Refusal::MalformedRequest
+    }
+
     /// What a complete head was found to say.
     pub fn take_parts(&mut self) -> HeadParts {
         std::mem::take(&mut self.parts)
@@ -147,7 +166,10 @@ impl HeadParser {
                 self.request_line(bytes, line, limits)?;
                 self.state = State::Fields;
             } else if line.start == line.end {
-                self.finish(bytes)?;
+                self.finish(bytes).map_err(|(refusal, why)| {
+                    self.why = why;
+                    refusal
+                })?;
                 return Ok(Progress::Complete { skipped: self.skipped, head: self.line });
             } else {
                 self.field(bytes, line, limits)?;
@@ -171,7 +193,9 @@ impl HeadParser {
                 self.state = State::RequestLine;
                 Ok(true)
             }
-            Some(_) => Err(Refusal::MalformedRequest),
+            // The type of a record that has a handshake in it, RFC 8446 §5.1.
+            Some(0x16) => Err(self.malformed("TLS was spoken to an address without TLS")),
+            Some(_) => Err(self.malformed("the first byte begins no request line")),
         }
     }
 
@@ -196,19 +220,21 @@ impl HeadParser {
         match bytes[found..] {
             [b'\r', b'\n', ..] => Ok(Some(found)),
             [b'\r'] => Ok(None),
-            _ => Err(Refusal::MalformedRequest),
+            [b'\n', ..] => Err(self.malformed("a line ends in LF without CR")),
+            _ => Err(self.malformed("a CR stands within a line")),
         }
     }
 
     fn request_line(&mut self, bytes: &[u8], line: Span, limits: &HeadLimits) -> Result<(), Refusal> {
-        let malformed = Refusal::MalformedRequest;
+        const NO_LINE: &str = "the request line is not method, target and version with one space between them";
         let text = line.of(bytes);
-        let method_end = memchr::memchr(b' ', text).ok_or(malformed)?;
+        let method_end = memchr::memchr(b' ', text).ok_or_else(|| self.malformed(NO_LINE))?;
         let target_start = method_end + 1;
-        let target_end = target_start + memchr::memchr(b' ', &text[target_start..]).ok_or(malformed)?;
+        let target_bytes = memchr::memchr(b' ', &text[target_start..]).ok_or_else(|| self.malformed(NO_LINE))?;
+        let target_end = target_start + target_bytes;
         let target = &text[target_start..target_end];
         if method_end > METHOD_BYTES_MAX || !field::is_token(&text[..method_end]) {
-            return Err(malformed);
+            return Err(self.malformed("the method is no token, or is longer than 32 bytes"));
         }
         if target.len() > limits.target_bytes {
             return Err(Refusal::TargetTooLong);
@@ -220,9 +246,11 @@ impl HeadParser {
             [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
                 return Err(Refusal::VersionNotSupported);
             }
-            _ => return Err(malformed),
+            _ => return Err(self.malformed(NO_LINE)),
         };
-        let found = target::parse(target, self.forms, &text[..method_end] == b"CONNECT")?;
+        let found = target::parse(target, self.forms, &text[..method_end] == b"CONNECT").inspect_err(|_| {
+            self.why = "the target has a form, a byte or a dot segment that is not taken here";
+        })?;
         self.parts.method = Span::new(0, method_end);
         self.parts.target = Span::new(target_start, target_end);
         self.parts.path = Span::new(target_start + found.origin, target_start + found.path_end);
@@ -235,15 +263,18 @@ impl HeadParser {
     }
 
     fn field(&mut self, bytes: &[u8], line: Span, limits: &HeadLimits) -> Result<(), Refusal> {
-        let malformed = Refusal::MalformedRequest;
         if self.parts.fields.len() == limits.header_count {
             return Err(Refusal::HeadersTooLarge);
         }
         let text = line.of(bytes);
-        let colon = memchr::memchr(b':', text).ok_or(malformed)?;
+        let no_colon = "a header line has no colon";
+        let colon = memchr::memchr(b':', text).ok_or_else(|| self.malformed(no_colon))?;
         let (name, rest) = (&text[..colon], &text[colon + 1..]);
-        if !field::is_token(name) || !field::is_value(rest) {
-            return Err(malformed);
+        if !field::is_token(name) {
+            return Err(self.malformed("a header's name is no token: a blank before the colon, or a folded line, say"));
+        }
+        if !field::is_value(rest) {
+            return Err(self.malformed("a header's value has a control byte"));
         }
         let value = field::trim(rest);
         let start = line.start as usize;
@@ -258,70 +289,77 @@ impl HeadParser {
     /// Keeps what fields say about framing, routing and the connection.
     fn notice(&mut self, name: &[u8], value: &[u8], value_span: Span) -> Result<(), Refusal> {
         let seen = &mut self.seen;
-        let sound = match name.len() {
-            4 if name.eq_ignore_ascii_case(b"host") => seen.host.replace(value_span).is_none(),
+        let (sound, why) = match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => {
+                (seen.host.replace(value_span).is_none(), "there are two Host headers")
+            }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 self.parts.content_length = decimal(value);
                 seen.length_overflow = self.parts.content_length.is_none();
                 let first = !std::mem::replace(&mut seen.content_length, true);
-                first && !value.is_empty() && value.iter().all(u8::is_ascii_digit)
+                let sound = first && !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+                (sound, "Content-Length is there twice, or is no number")
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                std::mem::replace(&mut seen.coding, coding(value)) == Coding::Absent
+                let first = std::mem::replace(&mut seen.coding, coding(value)) == Coding::Absent;
+                (first, "there are two Transfer-Encoding headers")
             }
-            14 => !name.eq_ignore_ascii_case(b"content_length"),
-            17 => !name.eq_ignore_ascii_case(b"transfer_encoding"),
+            14 => (!name.eq_ignore_ascii_case(b"content_length"), UNDERSCORE),
+            17 => (!name.eq_ignore_ascii_case(b"transfer_encoding"), UNDERSCORE),
             6 if name.eq_ignore_ascii_case(b"expect") => {
                 let first = seen.expectation == Expectation::None;
                 let known = first && value.eq_ignore_ascii_case(b"100-continue");
                 seen.expectation = if known { Expectation::Continue } else { Expectation::Other };
-                true
+                (true, "")
             }
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 seen.close |= options(value).any(|option| option.eq_ignore_ascii_case(b"close"));
                 let steals = [&b"host"[..], b"content-length", b"transfer-encoding"];
-                !options(value).any(|option| steals.iter().any(|field| option.eq_ignore_ascii_case(field)))
+                let sound = !options(value).any(|option| steals.iter().any(|field| option.eq_ignore_ascii_case(field)));
+                (sound, "Connection names a header that frames or routes the message")
             }
-            _ => true,
+            _ => return Ok(()),
         };
-        if sound { Ok(()) } else { Err(Refusal::MalformedRequest) }
+        if sound { Ok(()) } else { Err(self.malformed(why)) }
     }
 
     /// Judges what only the whole head can tell.
-    fn finish(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        let malformed = Refusal::MalformedRequest;
+    fn finish(&mut self, bytes: &[u8]) -> Result<(), (Refusal, &'static str)> {
+        let malformed = |why| Err((Refusal::MalformedRequest, why));
         let proxy = self.forms == Forms::Proxy;
         let Self { parts, seen, .. } = self;
         let named = match seen.host {
             Some(host) => host,
             None if proxy && parts.version == Version::Http10 && parts.form != Form::Origin => parts.authority,
-            None => return Err(malformed),
+            None => return malformed("there is no Host header"),
         };
-        let host = parse_authority(named.of(bytes)).ok_or(malformed)?;
+        let Some(host) = parse_authority(named.of(bytes)) else { return malformed("Host is no host and port") };
         parts.host_differs = !parts.form.agrees(parts.authority.of(bytes), &host);
         if parts.host_differs && !proxy {
-            return Err(malformed);
+            return malformed("Host names another host than the target");
         }
         host.write_normal(&mut parts.host);
         parts.port = host.port;
         let has_body = seen.coding != Coding::Absent || seen.length_overflow || parts.content_length > Some(0);
         if parts.form == Form::Authority && has_body {
-            return Err(malformed);
+            return malformed("CONNECT has a body");
         }
         match (seen.coding, seen.content_length, parts.version) {
             (Coding::Absent, ..) => {}
             (Coding::Chunked, false, Version::Http11) => parts.chunked = true,
-            (Coding::Unsupported, false, Version::Http11) => return Err(Refusal::CodingNotSupported),
-            (Coding::Chunked | Coding::Unsupported | Coding::Malformed, ..) => return Err(malformed),
+            (Coding::Unsupported, false, Version::Http11) => return Err((Refusal::CodingNotSupported, "")),
+            (_, true, _) => return malformed("there are both Content-Length and Transfer-Encoding"),
+            (Coding::Malformed, ..) => return malformed("Transfer-Encoding is no list of codings"),
+            (Coding::Chunked | Coding::Unsupported, ..) => return malformed("HTTP/1.0 knows no Transfer-Encoding"),
         }
         if seen.length_overflow {
-            return Err(Refusal::BodyTooLarge);
+            return Err((Refusal::BodyTooLarge, ""));
         }
         match seen.expectation {
             Expectation::None => {}
             // An HTTP/1.0 client knows no 100 (RFC 9110 §10.1.1): the field says nothing then.
             Expectation::Continue => parts.expects_continue = parts.version == Version::Http11,
-            Expectation::Other => return Err(Refusal::ExpectationFailed),
+            Expectation::Other => return Err((Refusal::ExpectationFailed, "")),
         }
         // HTTP/1.0 is answered and closed, whatever it asks for: its keep-alive is guesswork between hops.
         parts.keep_alive = parts.version == Version::Http11 && !seen.close;

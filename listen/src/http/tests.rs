@@ -614,3 +614,39 @@ proptest! {
         prop_assert_eq!(scan_in(&bytes, 1..bytes.len(), 1000), judged);
     }
 }
+
+#[test]
+fn what_is_malformed_is_told_apart_for_the_log() {
+    let line = "POST /h HTTP/1.1\r\nHost: a\r\n";
+    for (bytes, why) in [
+        ("\u{16}\u{3}\u{1}", "TLS was spoken"),
+        ("\u{0}", "the first byte"),
+        ("POST /h HTTP/1.1\nHost: a\n\n", "LF without CR"),
+        ("POST /h HTTP/1.1\rHost: a", "a CR stands within"),
+        ("POST /h\r\n", "the request line"),
+        ("POST  /h HTTP/1.1\r\n", "the target"),
+        ("POST /h HTTQ/1.1\r\n", "the request line"),
+        ("P(ST /h HTTP/1.1\r\n", "the method"),
+        ("POST /../h HTTP/1.1\r\n", "the target"),
+        ("POST /h HTTP/1.1\r\n\r\n", "no Host"),
+        ("POST /h HTTP/1.1\r\nHost: a b\r\n\r\n", "Host is no host"),
+        ("POST http://b/h HTTP/1.1\r\nHost: a\r\n\r\n", "another host than the target"),
+        (&format!("{line}Host: a\r\n"), "two Host"),
+        (&format!("{line}odd\r\n"), "no colon"),
+        (&format!("{line}X : a\r\n"), "name is no token"),
+        (&format!("{line}X: a\u{1}\r\n"), "control byte"),
+        (&format!("{line}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), "both Content-Length and"),
+        (&format!("{line}Content-Length: x\r\n"), "Content-Length is there twice"),
+        (&format!("{line}Content_Length: 1\r\n"), "spelt with _"),
+        (&format!("{line}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), "two Transfer-Encoding"),
+        (&format!("{line}Transfer-Encoding: (\r\n\r\n"), "no list of codings"),
+        ("POST /h HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.0 knows no"),
+        (&format!("{line}Connection: content-length\r\n"), "Connection names"),
+    ] {
+        let mut parser = HeadParser::new(Forms::Origin);
+        assert_eq!(parser.advance(bytes.as_bytes(), &LIMITS), Err(MalformedRequest), "{bytes:?}");
+        assert!(parser.why().contains(why), "{bytes:?}: {}", parser.why());
+    }
+    let mut parser = HeadParser::new(Forms::Origin);
+    assert!(parser.advance(format!("{line}\r\n").as_bytes(), &LIMITS).is_ok() && parser.why().is_empty());
+}

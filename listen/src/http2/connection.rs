@@ -306,7 +306,7 @@ fn whole_limit(settings: &Listener) -> Duration {
 /// Answers what is no request.
 async fn refuse(mut stream: Box<Stream>, mut socket: Socket, fault: Fault, to_head: bool) {
     stream.let_go();
-    let streamed = Streamed::from(refusal_of(&socket.site, socket.peer, fault));
+    let streamed = Streamed::from(refusal_of(&socket.site, socket.peer, fault, ""));
     let framing = wire::Framing::of_answer(&streamed, to_head);
     let headers = wire::fields_of_stream(&streamed.headers, framing);
     let bodiless = matches!(framing, wire::Framing::Bodiless(_));
