@@ -74,7 +74,7 @@ settings! {
         /// Other places that it answers at: `/path` on every host that is served (`gateway.hosts`) and on no other, or `host/path`.
         aliases: Vec<Located<Alias>> = Vec::new(), List(Placed(alias::form()), 0..=64), live,
             "For URLs that providers already have; a new endpoint needs none.";
-        /// The URL that its provider posts to, if it is not `gateway.public_url`: for schemes that sign the URL.
+        /// The URL that its provider posts to, if it is not `gateway.public_url`. Schemes that sign the URL sign this one, and its host is served for this endpoint.
         public_url: Option<PublicUrl> = None, Maybe(url()), live,
             "Only an endpoint that is reached under another name needs it.";
         /// What happens to a verified delivery that is over a limit.

@@ -2,7 +2,7 @@
 //!
 //! A secret that was rotated on one side only, a wrong preset, a wrong public URL: found out afterwards, they must
 //! not have cost a delivery. So it is held on a budget of its own, spends no tenant's limit, and touches neither
-//! order nor dedup. Judged again, it is judged from the stored bytes, by the receive time's clock, and never more
+//! the log nor its order. Judged again, it is judged from the stored bytes, by the receive time's clock, and never more
 //! leniently than a fresh delivery would be.
 
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::accept::No;
 use crate::body::Delivery;
 use crate::commit::{stored_headers, unverified_event};
 use crate::endpoint::{Endpoint, seen_url};
+use crate::record::Promoted;
 use crate::scheme::{Headers, Unverified, Verified, VerifyFault};
 
 /// What became of a held delivery that was judged again.
@@ -105,10 +106,22 @@ impl Gateway {
                         .map(|id| DeliveryId { value: id.value.into_vec().into(), signed: id.signed }),
                     signed_at_unix_ms: verified.signed_at_unix_ms,
                 });
+                let source = event.peer.ip();
+                let (body_bytes, received_unix_ms) = (event.body.len() as u64, event.received_unix_ms);
                 if let Err(error) = self.parts.log.append(NewEvent { headers, ..event }).await {
                     return Judgement::NotCommitted(error);
                 }
                 self.parts.metrics.promoted();
+                self.parts.recorder.promoted(&Promoted {
+                    event: id,
+                    tenant: endpoint.tenant().id.as_str(),
+                    endpoint: endpoint.id().as_str(),
+                    scheme: &endpoint.settings().scheme,
+                    secret: endpoint.secret_name(verified.key_index),
+                    source,
+                    body_bytes,
+                    received_unix_ms,
+                });
                 Judgement::Promoted
             }
         };

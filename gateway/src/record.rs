@@ -1,4 +1,5 @@
-//! What is told about each delivery: one line for an accepted one, a sampled line for a refused one.
+//! What is told about each delivery: one line for an accepted one, also where it was held first, and a sampled line for a
+//! refused one.
 //!
 //! The gateway says what happened; where lines go, in what form, and how many of a flood of refusals are written
 //! is up to whoever stands behind this trait.
@@ -24,6 +25,20 @@ pub struct Accepted<'a> {
     pub took: Duration,
 }
 
+/// A delivery that was held, verifies now, and was committed: it has its id and its time of receipt from then.
+#[derive(Debug)]
+pub struct Promoted<'a> {
+    pub event: EventId,
+    pub tenant: &'a str,
+    pub endpoint: &'a str,
+    pub scheme: &'a str,
+    /// The name of the secret that verified it.
+    pub secret: &'a str,
+    pub source: IpAddr,
+    pub body_bytes: u64,
+    pub received_unix_ms: u64,
+}
+
 /// A delivery, or something that was none, that got a no.
 #[derive(Debug)]
 pub struct RefusedLine<'a> {
@@ -42,5 +57,6 @@ pub struct RefusedLine<'a> {
 
 pub trait Recorder: Send + Sync + std::fmt::Debug {
     fn accepted(&self, line: &Accepted<'_>);
+    fn promoted(&self, line: &Promoted<'_>);
     fn refused(&self, line: &RefusedLine<'_>);
 }

@@ -57,7 +57,7 @@ impl Unfound {
     pub fn why(self) -> &'static str {
         match self {
             Self::Path => "no endpoint has this path on this host",
-            Self::Host => "this host is neither gateway.public_url's nor in gateway.hosts",
+            Self::Host => "this host is neither gateway.public_url's nor in gateway.hosts, nor the endpoint's own",
             Self::Id => "no endpoint that is switched on has this id",
             Self::Unavailable => "the tenant's file has a fault, and no last good version",
         }
@@ -108,14 +108,21 @@ impl Snapshot {
             return Err(Unfound::Unavailable);
         }
         let id = path.strip_prefix(PREFIX).ok_or(Unfound::Path)?;
-        if !self.serves(host) {
-            return Err(Unfound::Host);
-        }
         match self.place(id) {
-            Some(place) => Ok(Endpoint::at(Arc::clone(self), place)),
+            Some(place) if self.serves(host) || self.is_its_own(host, place) => {
+                Ok(Endpoint::at(Arc::clone(self), place))
+            }
+            // It may have had a host of its own: nobody can tell now.
             None if self.gone.contains(id) => Err(Unfound::Unavailable),
-            None => Err(Unfound::Id),
+            None if self.serves(host) => Err(Unfound::Id),
+            Some(_) | None => Err(Unfound::Host),
         }
+    }
+
+    /// Is this the host of the URL that the endpoint's own provider posts to?
+    fn is_its_own(&self, host: &str, place: Place) -> bool {
+        let endpoint = &self.tenants[place.tenant as usize].tenant.endpoints[place.endpoint as usize];
+        endpoint.public_url().is_some_and(|own| own.host() == host)
     }
 
     fn is_gone_alias(&self, host: &str, path: &str) -> bool {
@@ -125,7 +132,7 @@ impl Snapshot {
                 || self.gone_aliases.contains(&named(None)) && self.serves(host))
     }
 
-    /// Is this host ours? The public URL's and those listed are; and so are bare addresses and `localhost`, under
+    /// Is this host ours, for every endpoint? The public URL's and those listed are; and so are bare addresses and `localhost`, under
     /// which a machine is tried out and watched, and which no provider can be led to by a name.
     fn serves(&self, host: &str) -> bool {
         host == self.settings.public_url.host()

@@ -17,7 +17,7 @@ use ratelimit::{InFlight, LocalLimits, Unauthenticated};
 use tidegate_gateway::endpoint::TenantEndpoints;
 use tidegate_gateway::holding::Judgement;
 use tidegate_gateway::metrics::Metrics;
-use tidegate_gateway::record::{Accepted, Recorder, RefusedLine};
+use tidegate_gateway::record::{Accepted, Promoted, Recorder, RefusedLine};
 use tidegate_gateway::scheme::{Presets, SeenUrl, Unsigned};
 use tidegate_gateway::snapshot::Snapshot;
 use tidegate_gateway::{Gateway, Parts};
@@ -92,6 +92,13 @@ struct Lines(Mutex<Vec<String>>);
 impl Recorder for Lines {
     fn accepted(&self, line: &Accepted<'_>) {
         self.0.lock().unwrap().push(format!("accepted {} {}", line.endpoint, line.source));
+    }
+
+    fn promoted(&self, line: &Promoted<'_>) {
+        let Promoted { event, tenant, endpoint, scheme, secret, source, body_bytes, received_unix_ms } = line;
+        let text =
+            format!("promoted {event} {tenant} {endpoint} {scheme} {secret} {source} {body_bytes} {received_unix_ms}");
+        self.0.lock().unwrap().push(text);
     }
 
     fn refused(&self, line: &RefusedLine<'_>) {
@@ -435,6 +442,42 @@ async fn a_forger_is_throttled_and_an_honest_source_is_not() {
 }
 
 #[tokio::test]
+async fn the_log_says_what_is_malformed_and_the_answer_does_not() {
+    let bench = Bench::new();
+    let head = "POST /hooks/wh_github HTTP/1.1\r\nHost: hooks.example.com\r\n";
+    let mut answers = Vec::new();
+    for (bytes, why) in [
+        (format!("{head}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"), "both Content-Length and"),
+        (head.replace("\r\n", "\n") + "\n", "LF without CR"),
+        ("\u{16}\u{3}\u{1}".to_owned(), "TLS was spoken to an address without TLS"),
+        (format!("{head}Transfer-Encoding: chunked\r\n\r\nx\r\n"), "chunks are not framed"),
+        (format!("{head}Content-Length: 20\r\n\r\nshort"), "ended before the body did"),
+    ] {
+        answers.push(without_date(&bench.ask(&bytes).await));
+        let line = bench.last_line();
+        assert!(line.starts_with("malformed-request: ") && line.contains(why), "{line}");
+    }
+    assert!(answers.iter().all(|answer| *answer == answers[0] && status(answer) == "400"), "{answers:?}");
+}
+
+#[tokio::test]
+async fn the_host_of_an_endpoint_s_own_url_is_served_for_it_and_for_no_other() {
+    let bench = Bench::new();
+    let own = "[[endpoint]]\nid = \"wh_own\"\nscheme = \"github\"\nsecrets = [{ value = \"secret:shared\" }]\n\
+               public_url = \"https://own.example.net/base\"\n";
+    bench.reload(&format!("{TENANT}{own}"));
+    let on = |host: &str, id: &str| {
+        let target = format!("/hooks/{id}");
+        bench.signed("github", &target, "{}").replace("hooks.example.com", host)
+    };
+    assert_eq!(status(&bench.ask(on("own.example.net", "wh_own")).await), "202");
+    assert_eq!(status(&bench.ask(on("hooks.example.com", "wh_own")).await), "202", "as before");
+    let other = bench.ask(on("own.example.net", "wh_github")).await;
+    let nothing = bench.ask(on("own.example.net", "wh_nothing")).await;
+    assert_eq!((status(&other), without_date(&other)), ("404", without_date(&nothing)));
+}
+
+#[tokio::test]
 async fn what_a_wrong_secret_refused_becomes_an_event_once_the_secret_is_right() {
     let bench = Bench::new();
     let mistaken = TENANT.replace("secret:shared", "secret:mistaken");
@@ -455,6 +498,8 @@ async fn what_a_wrong_secret_refused_becomes_an_event_once_the_secret_is_right()
     assert_eq!(bench.gateway.reverify(held[0].clone(), true).await, Judgement::WouldPromote);
     assert!(bench.stored().is_empty(), "a dry run promotes nothing");
     assert_eq!(bench.gateway.reverify(held[0].clone(), false).await, Judgement::Promoted);
+    let id = held[0].delivery.id;
+    assert_eq!(bench.last_line(), format!("promoted {id} acme wh_github github primary 192.0.2.7 7 {NOW_MS}"));
     let stored = bench.stored();
     assert_eq!((stored.len(), stored[0].id, stored[0].received_unix_ms), (1, held[0].delivery.id, NOW_MS));
     assert_eq!((&stored[0].body, &*stored[0].secret), (&Bytes::from("{\"n\":1}"), "primary"));

@@ -1,4 +1,4 @@
-//! Lines about deliveries: one for each accepted one, a sample of the refused ones.
+//! Lines about deliveries: one for each accepted one, also where it was held first, a sample of the refused ones.
 //!
 //! Formatted by hand, since this runs once per delivery. Each kind of refusal may write a few lines a second; what
 //! is beyond that is counted and told in one line, so that a flood fills no disk and still leaves its trace.
@@ -9,12 +9,13 @@ use std::sync::Arc;
 use config::Logging;
 use domain::text::Untrusted;
 use domain::{Clock, Refusal};
-use gateway::record::{Accepted, Recorder, RefusedLine};
+use gateway::record::{Accepted, Promoted, Recorder, RefusedLine};
 use jiff::Timestamp;
 
 use super::logging;
 use super::sample::Sample;
 use super::sink::Sink;
+use crate::control::time::rfc3339;
 
 /// The longest sentence of ours, with the longest name that a declaration can put into it, twice over.
 const DETAIL_BYTES_MAX: usize = 1024;
@@ -64,6 +65,27 @@ fn accepted_json(time: Timestamp, line: &Accepted<'_>, out: &mut String) -> fmt:
     )
 }
 
+fn promoted_text(time: Timestamp, line: &Promoted<'_>, out: &mut String) -> fmt::Result {
+    let Promoted { event, tenant, endpoint, scheme, secret, source, body_bytes, received_unix_ms } = line;
+    let received = rfc3339(*received_unix_ms);
+    writeln!(
+        out,
+        "{time:.3}  INFO promoted event={event} tenant={tenant} endpoint={endpoint} scheme={scheme} secret={secret} \
+         source={source} bytes={body_bytes} received={received}"
+    )
+}
+
+fn promoted_json(time: Timestamp, line: &Promoted<'_>, out: &mut String) -> fmt::Result {
+    let Promoted { event, tenant, endpoint, scheme, secret, source, body_bytes, received_unix_ms } = line;
+    let received = rfc3339(*received_unix_ms);
+    writeln!(
+        out,
+        "{{\"time\":\"{time:.3}\",\"level\":\"info\",\"message\":\"promoted\",\"event\":\"{event}\",\
+         \"tenant\":\"{tenant}\",\"endpoint\":\"{endpoint}\",\"scheme\":\"{scheme}\",\"secret\":\"{secret}\",\
+         \"source\":\"{source}\",\"bytes\":{body_bytes},\"receivedAt\":\"{received}\"}}"
+    )
+}
+
 fn refused_text(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
     let RefusedLine { refusal, tenant, endpoint, source, detail, held, target } = line;
     let target = Untrusted::new(without_query(target));
@@ -110,6 +132,14 @@ impl Recorder for DeliveryLog {
         }
     }
 
+    fn promoted(&self, line: &Promoted<'_>) {
+        let mut text = String::with_capacity(320);
+        let write = if self.json { promoted_json } else { promoted_text };
+        if write(self.time(), line, &mut text).is_ok() {
+            self.sink.push(text.as_bytes());
+        }
+    }
+
     fn refused(&self, line: &RefusedLine<'_>) {
         let place = Refusal::ALL.iter().position(|&r| r == line.refusal);
         let Some(sample) = place.and_then(|p| self.samples.get(p)) else { return };
@@ -125,6 +155,32 @@ impl Recorder for DeliveryLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_promotion_says_what_an_acceptance_would_have_said_and_when_it_came() {
+        let line = Promoted {
+            event: "evt_06dczqd2fc00e001041061050r".parse().unwrap(),
+            tenant: "acme",
+            endpoint: "wh_1",
+            scheme: "github",
+            secret: "primary",
+            source: [192, 0, 2, 7].into(),
+            body_bytes: 9,
+            received_unix_ms: 1_764_424_000_123,
+        };
+        let mut text = String::new();
+        promoted_text(Timestamp::UNIX_EPOCH, &line, &mut text).unwrap();
+        assert!(
+            text.contains(" INFO promoted event=evt_06dczqd2fc00e001041061050r tenant=acme endpoint=wh_1 "),
+            "{text}"
+        );
+        assert!(text.ends_with(" bytes=9 received=2025-11-29T13:46:40.123Z\n"), "{text}");
+        text.clear();
+        promoted_json(Timestamp::UNIX_EPOCH, &line, &mut text).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&json["message"], &json["receivedAt"]), (&"promoted".into(), &"2025-11-29T13:46:40.123Z".into()));
+        assert_eq!((&json["source"], &json["bytes"]), (&"192.0.2.7".into(), &9.into()));
+    }
 
     #[test]
     fn a_detail_cannot_break_its_line() {
