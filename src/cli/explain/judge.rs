@@ -248,7 +248,10 @@ async fn steps(
 ) -> Outcome<Result<(), No>> {
     let name = match by_name(node, question, judgement) {
         Ok(name) => name,
-        Err(no) => return Ok(Err(no)),
+        Err(no) => {
+            table_says(node, question, judgement);
+            return Ok(Err(no));
+        }
     };
     let (authority, openings) = (&name.authority, &name.openings);
     let answer: Vec<IpAddr> = match (authority.host(), &question.answer) {
@@ -271,7 +274,16 @@ async fn steps(
             }
         }
     };
-    for address in &answer {
+    judge_each(node, authority, &answer, openings, judgement);
+    if let Err(refused) = node.vetting.vet(authority, &answer, openings) {
+        return Ok(Err(refused.into()));
+    }
+    judgement.remarks.extend(node.unpublished.iter().take(REMARKS_MAX).cloned());
+    Ok(exit(node, name.pool.as_deref(), &question.tenant).map(|exit| judgement.exit = exit))
+}
+
+fn judge_each(node: &Node, authority: &Authority, answer: &[IpAddr], openings: &[Opening], judgement: &mut Judgement) {
+    for address in answer {
         let row = node.vetting.table.row(*address);
         let judged = node.vetting.judge(authority, *address, openings);
         judgement.addresses.push(Judged {
@@ -282,11 +294,25 @@ async fn steps(
             refused: judged.err(),
         });
     }
-    if let Err(refused) = node.vetting.vet(authority, &answer, openings) {
-        return Ok(Err(refused.into()));
+}
+
+/// What the table of addresses says where it is not asked any more, since the name is refused already: whoever puts that
+/// right learns now what comes next. Nothing is resolved for it, since a look-up is a call, too.
+fn table_says(node: &Node, question: &Question, judgement: &mut Judgement) {
+    let Some(asked) = &judgement.asked else { return };
+    let authority = asked.authority.clone();
+    let (source, answer) = match (authority.host(), &question.answer) {
+        (Host::Address(address), _) => (Source::Literal, vec![*address]),
+        (Host::Name(_), Some(given)) => (Source::Given, given.clone()),
+        (Host::Name(_), None) => return,
+    };
+    judgement.source = Some(source);
+    judge_each(node, &authority, &answer, &[], judgement);
+    if judgement.addresses.iter().any(|judged| judged.refused.is_some()) {
+        judgement
+            .remarks
+            .push("it is refused before any address is judged; its addresses would be refused, too".into());
     }
-    judgement.remarks.extend(node.unpublished.iter().take(REMARKS_MAX).cloned());
-    Ok(exit(node, name.pool.as_deref(), &question.tenant).map(|exit| judgement.exit = exit))
 }
 
 /// Parse, switches, rules, and what the table says of the name.

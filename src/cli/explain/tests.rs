@@ -65,6 +65,26 @@ connector = "stripe"
 base_url = "https://api.stripe.com/v1"
 "#;
 
+/// What comes after a no of the rules is told, where it can be without asking anybody.
+#[test]
+fn the_table_is_asked_also_where_a_rule_refuses() {
+    let files = node(EGRESS, TENANT);
+    let ran = explain(&files, "http://169.254.169.254/", &[]);
+    assert_eq!(ran.exit, Exit::No);
+    let line = ran.answer.lines().find(|line| line.starts_with("169.254.169.254  ")).unwrap_or_default();
+    assert!(line.to_lowercase().contains("metadata"), "{}", ran.answer);
+    assert!(ran.answer.contains("no allow rule") && ran.remarks.contains("would be refused, too"), "{}", ran.remarks);
+    let metadata = json(&explain(&files, "http://169.254.169.254/", &["--json"]));
+    assert_eq!((&metadata["code"], &metadata["addressesFrom"]), (&"destination-not-allowed".into(), &"literal".into()));
+    assert_eq!(metadata["addresses"][0]["allowed"], false);
+
+    let given = json(&explain(&files, "https://other.test/", &["--json", "--answer", "10.0.0.1", "--answer", PUBLIC]));
+    assert_eq!((&given["code"], &given["addressesFrom"]), (&"destination-not-allowed".into(), &"given".into()));
+    assert_eq!((&given["addresses"][0]["allowed"], &given["addresses"][1]["allowed"]), (&false.into(), &true.into()));
+    let unresolved = json(&explain(&files, "https://other.test/", &["--json"]));
+    assert_eq!((&unresolved["addressesFrom"], &unresolved["addresses"]), (&Value::Null, &serde_json::json!([])));
+}
+
 #[test]
 fn a_yes_says_why() {
     let files = node(EGRESS, TENANT);
