@@ -5,7 +5,7 @@ use super::args::Run;
 use super::exit::{Exit, Failure, Outcome};
 use super::faults;
 use crate::control::wire::FaultLine;
-use crate::run::RunError;
+use crate::run::{RunError, with_causes};
 
 pub(super) fn run(args: &Run, shell: &mut Shell<'_>) -> Outcome {
     match crate::run::run(&args.file.config) {
@@ -18,9 +18,6 @@ pub(super) fn run(args: &Run, shell: &mut Shell<'_>) -> Outcome {
             let is_there = std::fs::File::open(&args.file.config).is_ok();
             Ok(if is_there { Exit::No } else { Exit::Failed })
         }
-        Err(error) => {
-            let cause = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-            Err(Failure::plain(format_args!("{error}{cause}")))
-        }
+        Err(error) => Err(Failure::plain(with_causes(&error))),
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::health::Health;
 use super::node::Node;
-use super::{RunError, admin};
+use super::{RunError, admin, with_causes};
 use crate::control::server;
 use crate::control::socket::Socket;
 
@@ -42,13 +42,13 @@ impl Beside {
             .map_err(RunError::io("start the admin runtime"))?;
         let admin = appliance.admin.clone();
         let bound = listen::Bound::new(&[admin.listen]).map_err(RunError::io(LISTEN))?;
-        Socket::look(&admin.socket).map_err(|error| RunError::Socket(error.to_string()))?;
+        Socket::look(&admin.socket).map_err(|error| RunError::Socket(with_causes(&error)))?;
         Ok(Self { runtime, bound, admin })
     }
 
     pub(super) fn serve(self, node: Node, health: &Arc<Health>) -> Result<Serving, RunError> {
         let entered = self.runtime.enter();
-        let socket = Socket::bind(&self.admin.socket).map_err(|error| RunError::Socket(error.to_string()))?;
+        let socket = Socket::bind(&self.admin.socket).map_err(|error| RunError::Socket(with_causes(&error)))?;
         let opened = self.bound.listen().map_err(RunError::io(LISTEN))?;
         for (_, listener) in opened.into_listeners() {
             let listener = TcpListener::from_std(listener).map_err(RunError::io(LISTEN))?;

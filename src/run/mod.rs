@@ -60,7 +60,7 @@ pub(crate) enum RunError {
     Randomness(String),
     #[error("cannot open the control socket (admin.socket): {0}")]
     Socket(String),
-    #[error("{0} requests were cut off when the drain's time was up")]
+    #[error("requests that were cut off when the drain's time was up: {0}")]
     Cut(usize),
 }
 
@@ -69,6 +69,12 @@ impl RunError {
         let what = what.into();
         move |source| Self::Io { what, source }
     }
+}
+
+/// An error and what led to it, in one line: which address, and what the system said.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// How long the last lines may take to be read. A reader that is alive takes milliseconds.
@@ -91,7 +97,7 @@ pub(crate) fn run(path: &Path) -> Result<(), RunError> {
     let ended = serve(path, &environment, &appliance, &clock, &sink);
     match &ended {
         Ok(()) => tracing::info!("stopped"),
-        Err(error) => tracing::error!("stopped: {error}"),
+        Err(error) => tracing::error!("stopped: {}", with_causes(error)),
     }
     sink.close();
     if !writer.ends_within(LAST_LINES) {
@@ -208,5 +214,19 @@ fn compile(loader: Option<&Loader>, appliance: &Appliance) -> Result<Option<Comp
     match loader.judge(appliance) {
         (Some(judged), _) => Ok(Some(loader.accept(appliance, judged))),
         (None, faults) => Err(RunError::Faults(faults)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kept_it_from_starting_is_told_with_its_cause() {
+        let taken = std::io::Error::new(std::io::ErrorKind::AddrInUse, "cannot listen on 127.0.0.1:80: in use");
+        let error = RunError::io("listen for deliveries (gateway.listen)")(taken);
+        let told = "cannot listen for deliveries (gateway.listen): cannot listen on 127.0.0.1:80: in use";
+        assert_eq!(with_causes(&error), told);
+        assert_eq!(with_causes(&RunError::Cut(2)), RunError::Cut(2).to_string());
     }
 }

@@ -97,7 +97,8 @@ fn room_for_connections(wanted: u64) -> u64 {
         tracing::warn!(
             open_files,
             connections,
-            "so few files may be open that connections_max of the listeners is lowered; raise LimitNOFILE or lower it"
+            "so few files may be open that connections_max of the listeners is lowered; raise the limit (LimitNOFILE of the \
+             unit, `ulimit -n` of a shell), or lower connections_max"
         );
     }
     connections
@@ -234,6 +235,23 @@ async fn hung_up(hangup: &mut Option<Signal>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The unit that is shipped is sized by what the appliance does with its defaults.
+    #[test]
+    fn the_unit_has_room_for_the_defaults() {
+        let unit = include_str!("../../deploy/systemd/tidegate.service");
+        let value = |key: &str| {
+            let mut values = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+            values.next().unwrap_or_else(|| panic!("the unit has no {key}"))
+        };
+        let (gateway, egress) = (config::Gateway::default().listener, config::Egress::default().listener);
+        let files = u64::from(gateway.connections_max) + 2 * u64::from(egress.connections_max) + OTHER_FILES;
+        assert!(value("LimitNOFILE").parse::<u64>().unwrap() >= files, "{files} files");
+        let stop = value("TimeoutStopSec").trim_end_matches('s').parse().map(Duration::from_secs).unwrap();
+        let drain = gateway.drain_timeout.max(egress.drain_timeout);
+        assert!(stop >= drain + Duration::from_secs(10), "{stop:?} for a drain of {drain:?}");
+        assert!(value("ExecReload").contains("-HUP") && value("ExecStart").contains("/tidegate run --config "));
+    }
 
     #[test]
     fn the_log_keeps_files_however_few_there_are() {
