@@ -4,11 +4,14 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
+PREFIX ?= /usr/local
+BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/tidegate
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run build test lint unit e2e fmt fuzz-smoke deny torture bench-ingest bench-ingest-history bench-egress clean
+.PHONY: help setup run build install test lint unit e2e fmt fuzz-smoke deny torture bench-ingest bench-ingest-history bench-egress clean
 
 help: ## what there is
-	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
 
 setup: ## install what the build and the tests need (Debian packages, by name)
 	@deploy/setup.sh build
@@ -18,6 +21,20 @@ run: setup build ## build, then start the appliance with the example configurati
 
 build: setup ## build the appliance (release)
 	$(CARGO) build --release --locked
+
+# Not from `build`: whoever installs may be root, and root has no toolchain.
+install: ## put the binary, its unit for systemd and completions under PREFIX (build first; PREFIX=/usr/local DESTDIR=)
+	@test -x $(BINARY) || { echo "$(BINARY) is not there: \`make build\` first, as yourself" >&2; exit 1; }
+	install -D -m 0755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/tidegate
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|/usr/local/bin|$(PREFIX)/bin|' deploy/systemd/tidegate.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/tidegate.service
+	install -D -m 0644 deploy/systemd/tidegate.sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/tidegate.conf
+	install -D -m 0644 deploy/example/tidegate.toml $(DESTDIR)$(PREFIX)/share/doc/tidegate/example/tidegate.toml
+	install -D -m 0644 deploy/example/tenants/acme.toml $(DESTDIR)$(PREFIX)/share/doc/tidegate/example/tenants/acme.toml
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(BINARY) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/tidegate
+	$(BINARY) completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_tidegate
+	$(BINARY) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/tidegate.fish
 
 test: ## all set-up, formatting, lints and every test
 	@deploy/setup.sh build test
