@@ -49,7 +49,8 @@ impl Told<'_> {
             "correlationId": self.correlation.to_string(),
             "sendState": self.send_state.as_str(),
         });
-        let mut response = Response::new(Bytes::from(body.to_string()));
+        // A line of its own also where it is shown on a terminal.
+        let mut response = Response::new(Bytes::from(format!("{body}\n")));
         *response.status_mut() = status;
         let fields = response.headers_mut();
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -134,7 +135,7 @@ mod tests {
             for way in Way::ALL {
                 let response = told(*refusal, *way).response("edge");
                 let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
-                assert_eq!(body["code"], refusal.code());
+                assert!(body["code"] == refusal.code() && response.body().ends_with(b"}\n"), "{body}");
                 assert_eq!(body["status"], response.status().as_u16());
                 let status = response.headers()[PROXY_STATUS].to_str().unwrap();
                 assert!(status.starts_with("edge; error="), "{status}");

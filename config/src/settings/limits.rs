@@ -47,7 +47,7 @@ settings! {
         /// Bytes of bodies per second, and how many at once. A body above the burst passes only when nothing has been spent, and is then paid off.
         bytes: Option<Rate> = None, Maybe(bytes_rate()), live,
             "As for events; memory is bounded by `gateway.bytes_in_flight_max` all the same.";
-        /// Bytes of a tenant that the log may hold. Endpoints have none of their own.
+        /// Bytes of a tenant that the log may hold. Of an endpoint it is refused: endpoints have no room of their own.
         stored_bytes_max: Option<u64> = None, Maybe(Bytes(MIB..=1024 * TIB)), live,
             "The disk's room is shared until an operator divides it.";
     }
