@@ -150,15 +150,17 @@ fn fault(site: &Site, peer: SocketAddr) -> Reply {
     Answer { close: true, ..site.handler.refused(peer, Refusal::Internal) }.into()
 }
 
-/// A reply that the client could take for something else does not suit: anything but 200 to 599, 2xx to CONNECT without
-/// a tunnel behind it, and a connection taken that nobody offered. (A plain answer looks after its status itself.)
+/// A reply that the client could take for something else does not suit: an interim status, 2xx to CONNECT without a tunnel
+/// behind it, and a connection taken that nobody offered. What is above 599 is no status of HTTP's (RFC 9110, 15), and
+/// some servers answer by it all the same: whoever passes an answer on passes that on. (A plain answer looks after its
+/// status itself.)
 fn is_suitable(reply: &Reply, exchange: &mut Exchange) -> bool {
     let connect = exchange.head().form() == Form::Authority;
     match reply {
         Reply::Takeover(takeover) => takeover.suits(exchange),
         Reply::Answer(_) if !connect => true,
         Reply::Answer(_) | Reply::Stream(_) => {
-            (200..600).contains(&reply.status()) && !(connect && reply.status() < 300)
+            (200..1_000).contains(&reply.status()) && !(connect && reply.status() < 300)
         }
     }
 }

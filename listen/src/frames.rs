@@ -4,8 +4,14 @@
 //! `WINDOW_UPDATE`, empty DATA and CONTINUATION (CVE-2019-9512 and its kin), and streams that are opened and reset at once
 //! (CVE-2023-44487), keep a processor busy for as long as somebody sends them. So a connection has an [`Allowance`]: a burst,
 //! some more with time, and more for what is sent on it, since who is sent something has something to say to it. Every
-//! frame takes from it but DATA with something in it, which flow control bounds. What counts is the same towards clients
-//! and towards destinations; how much of it there is, each says for itself.
+//! frame takes from it but DATA with something in it.
+//!
+//! That is bounded by flow control only for as long as there is somebody to take it: what comes on a stream that is over is
+//! dropped by the codec, which opens the connection's window again for it. So DATA has an allowance of its own, in bytes,
+//! and whoever takes some gives back as much ([`weight`]): what is left of it is what nobody took. It bounds small frames
+//! that wait, too, of which a window holds more than memory should.
+//!
+//! What counts is the same towards clients and towards destinations; how much of it there is, each says for itself.
 
 use std::time::Duration;
 
@@ -28,6 +34,21 @@ pub const PADDED: u8 = 8;
 /// SETTINGS may make us walk through all streams.
 const SETTINGS_COST: u32 = 4;
 
+/// What a frame of DATA costs beside its bytes where it waits, and to look at: some more bytes.
+const DATA_BYTES_MIN: usize = 256;
+
+/// DATA that may lie about untaken beside what the windows hold: what was on its way to streams that were answered early,
+/// a window of each.
+pub const UNTAKEN_BYTES: u32 = 16 << 20;
+/// And so much more each second.
+pub const UNTAKEN_EACH_SECOND: u32 = 1 << 20;
+
+/// What DATA with so many bytes takes of what may be untaken, and gives back when they are taken; the codec gives out a
+/// frame at a time.
+pub fn weight(bytes: usize) -> u64 {
+    bytes.max(DATA_BYTES_MIN) as u64
+}
+
 /// A frame's head, as far as anything depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
@@ -43,6 +64,11 @@ impl Frame {
     /// Whether this flag is set.
     pub fn has(self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// What it takes of what may be untaken.
+    pub fn weight(self) -> u32 {
+        if self.kind == DATA && self.length > 0 { u32::try_from(weight(self.length)).unwrap_or(u32::MAX) } else { 0 }
     }
 
     /// What it takes from an allowance, by its head.
@@ -138,7 +164,7 @@ impl Frames {
     }
 }
 
-/// How much may come that gets no work done.
+/// How much may come that gets no work done: frames, or bytes.
 #[derive(Debug)]
 pub struct Allowance {
     burst: u32,
@@ -164,10 +190,10 @@ impl Allowance {
         self.left
     }
 
-    /// Something was sent that its reader may have to say something to.
-    pub fn earn(&mut self, frames: u64) {
-        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
-        self.left = self.left.saturating_add(frames).min(self.burst);
+    /// Something was sent that its reader may have to say something to, or was taken.
+    pub fn earn(&mut self, more: u64) {
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(more).min(self.burst);
     }
 
     /// A frame came.

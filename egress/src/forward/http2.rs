@@ -21,7 +21,7 @@
 //! request's body: 192 KiB, three times what a stream of the listener holds. A connection with all of its
 //! [`SEATS_MAX`](crate::pool::SEATS_MAX) taken may hold 12 MiB, two tables of 4 KiB (HPACK), and one header section for each
 //! call. Windows count the bytes of bodies: a frame that waits costs some 200 bytes beside, which is more than what is in
-//! it where a destination writes an event or a byte at a time.
+//! it where a destination writes an event or a byte at a time. The meter bounds how many of those may wait.
 
 mod connection;
 mod drive;

@@ -49,7 +49,7 @@ type Running<'c> = Pin<Box<dyn Future<Output = ()> + Send + 'c>>;
 /// Serves a connection until it ends.
 pub(crate) async fn serve(transport: Transport, socket: Socket, open: &Open, streams_max: u32) {
     let Socket { site, peer, local, tls, mut timer, .. } = socket;
-    let meter = Meter::new();
+    let meter = Meter::new(streams_max);
     let mut drain = Drain::new(open.connections());
     let shaking = codec(&site, streams_max).handshake(Metered::new(transport, &meter));
     let connection = match before_drained(&mut timer, &mut drain, site.settings.header_timeout, shaking).await {
@@ -164,6 +164,10 @@ impl Driver<'_> {
             match opened? {
                 Ok((request, respond)) => self.take(request, respond),
                 Err(error) => {
+                    // The codec has bounds of its own for streams that are reset as soon as they are opened.
+                    if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
+                        self.site.observer.flooded();
+                    }
                     tracing::debug!(peer = %self.peer, %error, "a connection of HTTP/2 broke");
                     return None;
                 }

@@ -1,7 +1,8 @@
 //! Sees every frame of a client before the codec does, and counts those that get no work done ([`frames`](crate::frames)).
 //!
 //! A stream costs its client nothing and us a call; a frame that opens none can still cost us an answer, a wake-up, a look
-//! through a table. Who has used up the connection's allowance is cut off.
+//! through a table, and DATA for a stream that is over costs us whatever its client likes. Who has used up one of the
+//! connection's allowances is cut off.
 //!
 //! It knows too since when a header section has been coming in, or any frame but DATA: the codec would wait for ever.
 
@@ -13,7 +14,11 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use crate::frames::{Allowance, CONTINUATION, DATA, END_HEADERS, Frames, HEADERS, Seen as Sight};
+use super::STREAM_BYTES;
+use crate::frames::{
+    Allowance, CONTINUATION, DATA, END_HEADERS, Frames, HEADERS, Seen as Sight, UNTAKEN_BYTES, UNTAKEN_EACH_SECOND,
+    weight,
+};
 
 /// The preface's bytes (RFC 9113, §3.4).
 const PREFACE_BYTES: usize = 24;
@@ -32,8 +37,9 @@ pub(super) const PART_EARNS: u32 = 2;
 pub(super) struct Meter(Arc<Mutex<Seen>>);
 
 impl Meter {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Seen::new(Instant::now()))))
+    /// Of a connection with so many streams at a time.
+    pub(super) fn new(streams_max: u32) -> Self {
+        Self(Arc::new(Mutex::new(Seen::new(streams_max, Instant::now()))))
     }
 
     /// Something was sent that the client may have to say something to.
@@ -41,9 +47,15 @@ impl Meter {
         self.seen().allowance.earn(frames.into());
     }
 
-    /// Is the allowance used up? Nothing more is read then.
+    /// What a frame of DATA held was taken.
+    pub(super) fn took(&self, bytes: usize) {
+        self.seen().untaken.earn(weight(bytes));
+    }
+
+    /// Is an allowance used up? Nothing more is read then.
     pub(super) fn is_flooded(&self) -> bool {
-        self.seen().allowance.is_used_up()
+        let seen = self.seen();
+        seen.allowance.is_used_up() || seen.untaken.is_used_up()
     }
 
     /// Since when something has been coming in that is not whole, and is no body's.
@@ -66,16 +78,20 @@ struct Seen {
     in_headers: bool,
     since: Option<Instant>,
     allowance: Allowance,
+    /// Bytes of DATA that nobody has taken.
+    untaken: Allowance,
 }
 
 impl Seen {
-    fn new(now: Instant) -> Self {
+    fn new(streams_max: u32, now: Instant) -> Self {
+        let windows = STREAM_BYTES.saturating_mul(streams_max);
         Self {
             preface: PREFACE_BYTES,
             frames: Frames::default(),
             in_headers: false,
             since: None,
             allowance: Allowance::new(BURST, EACH_SECOND, now),
+            untaken: Allowance::new(windows.saturating_add(UNTAKEN_BYTES), UNTAKEN_EACH_SECOND, now),
         }
     }
 
@@ -85,16 +101,18 @@ impl Seen {
             return;
         }
         self.allowance.refill(now);
+        self.untaken.refill(now);
         let skipped = self.preface.min(bytes.len());
         self.preface -= skipped;
         bytes = &bytes[skipped..];
-        let Self { frames, in_headers, since, allowance, .. } = self;
+        let Self { frames, in_headers, since, allowance, untaken, .. } = self;
         frames.feed(bytes, |sight| match sight {
             Sight::Begun(frame, cost) => {
                 if matches!(frame.kind, HEADERS | CONTINUATION) {
                     *in_headers = !frame.has(END_HEADERS);
                 }
                 allowance.spend(cost);
+                untaken.spend(frame.weight());
             }
             Sight::OnlyPadding(cost) => allowance.spend(cost),
             // The next one is another matter, unless it goes on with a header section.
@@ -191,7 +209,7 @@ mod tests {
             all.extend(one);
         }
         for step in [1, 7, 9, 24, 100, all.len()] {
-            let mut seen = Seen::new(now);
+            let mut seen = Seen::new(100, now);
             for part in all.chunks(step) {
                 seen.feed(part, now);
             }
@@ -202,7 +220,7 @@ mod tests {
     #[test]
     fn who_does_nothing_else_uses_the_allowance_up() {
         let now = Instant::now();
-        let mut seen = Seen::new(now);
+        let mut seen = Seen::new(100, now);
         seen.feed(PREFACE, now);
         for _ in 0..BURST {
             seen.feed(&frame(PING, 0, 8), now);
@@ -216,7 +234,7 @@ mod tests {
         seen.feed(&frame(PING, 0, 8), later);
         assert!(seen.allowance.is_used_up());
         // Padding that flow control would let through for ever.
-        let mut padded = Seen::new(now);
+        let mut padded = Seen::new(100, now);
         padded.feed(PREFACE, now);
         for _ in 0..=BURST {
             padded.feed(&[0, 0, 1, DATA, PADDED, 0, 0, 0, 1, 0], now);
@@ -225,10 +243,30 @@ mod tests {
     }
 
     #[test]
+    fn data_that_nobody_takes_is_bounded_and_what_is_taken_is_not() {
+        let now = Instant::now();
+        let most = 100 * STREAM_BYTES + UNTAKEN_BYTES;
+        for (length, frames) in [(16 << 10, most / (16 << 10)), (1, most / 256)] {
+            let meter = Meter(Arc::new(Mutex::new(Seen::new(100, now))));
+            meter.seen().feed(PREFACE, now);
+            for _ in 0..3 * frames {
+                meter.seen().feed(&frame(DATA, 0, length), now);
+                meter.took(length);
+            }
+            for _ in 0..frames {
+                meter.seen().feed(&frame(DATA, 0, length), now);
+            }
+            assert!(!meter.is_flooded(), "{length}");
+            meter.seen().feed(&frame(DATA, 0, length), now);
+            assert!(meter.is_flooded(), "{length}");
+        }
+    }
+
+    #[test]
     fn what_is_half_there_is_known_since_when() {
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
-        let mut seen = Seen::new(now);
+        let mut seen = Seen::new(100, now);
         seen.feed(PREFACE, now);
         // Part of a head, then part of a payload: it is one frame, and began once.
         let ping = frame(PING, 0, 8);

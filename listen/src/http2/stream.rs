@@ -64,6 +64,7 @@ impl Stream {
             let Some(data) = ready!(recv.poll_data(cx)) else { return Poll::Ready(Ok(None)) };
             let Ok(data) = data else { return Poll::Ready(Err(Cut::Gone)) };
             self.given += data.len() as u64;
+            self.meter.took(data.len());
             if self.given > data_max {
                 return Poll::Ready(Err(Cut::Refused(Refusal::BodyTooLarge)));
             }

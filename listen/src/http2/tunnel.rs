@@ -70,7 +70,10 @@ impl AsyncRead for Tunnel {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.left.is_empty() {
             match ready!(self.recv.poll_data(cx)) {
-                Some(Ok(data)) => self.left = data,
+                Some(Ok(data)) => {
+                    self.meter.took(data.len());
+                    self.left = data;
+                }
                 Some(Err(error)) => return Poll::Ready(Err(reset(error))),
                 None => return Poll::Ready(Ok(())),
             }

@@ -395,3 +395,13 @@ async fn no_invitation_comes_behind_the_answer() {
     client.write_all(b"hello").await.unwrap();
     assert_eq!(read_to(&mut client, b"o").await, "hello");
 }
+
+/// Some servers answer by numbers that are no status (RFC 9110, 15): whoever asked them is to know.
+#[tokio::test]
+async fn a_status_that_is_none_is_passed_on_and_an_interim_one_is_not() {
+    for (status, line) in [(600, "HTTP/1.1 600 "), (999, "HTTP/1.1 999 "), (102, "HTTP/1.1 500 ")] {
+        let mut asked = ask(PROXY, ASKED, status, &[], ready(Some(2), &["ok"]).await).await;
+        let answer = read_to(&mut asked.client, b"\r\n\r\n").await;
+        assert!(answer.starts_with(line), "{status}: {answer}");
+    }
+}

@@ -1,9 +1,11 @@
 //! Counts what a destination says that gets no work done, before the codec sees it ([`listen::frames`]). PING and SETTINGS
-//! are answered, interim heads, empty DATA and changes of windows wake somebody; it is counted while nobody is on the
-//! connection, too.
+//! are answered, interim heads, empty DATA and changes of windows wake somebody, and DATA for a stream that is over costs
+//! whatever the destination likes; it is counted while nobody is on the connection, too.
 
-use listen::frames::{Allowance, DATA, Frames, HEADERS, Seen};
+use listen::frames::{Allowance, DATA, Frames, HEADERS, Seen, UNTAKEN_BYTES, UNTAKEN_EACH_SECOND};
 use tokio::time::Instant;
+
+use super::CONNECTION_WINDOW;
 
 /// At once: a destination that says ten things about each of 64 calls and some more beside.
 const BURST: u32 = 1_000;
@@ -18,27 +20,46 @@ pub(super) const PIECE_EARNS: u64 = 2;
 pub(super) struct Meter {
     frames: Frames,
     allowance: Allowance,
+    /// Bytes of DATA that nobody has taken.
+    untaken: Allowance,
+}
+
+/// What came back since the last bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Earned {
+    /// For what was sent.
+    pub(super) frames: u64,
+    /// For what was taken ([`weight`](listen::frames::weight)).
+    pub(super) bytes: u64,
 }
 
 impl Meter {
     pub(super) fn new(now: Instant) -> Self {
-        Self { frames: Frames::default(), allowance: Allowance::new(BURST, EACH_SECOND, now) }
+        Self {
+            frames: Frames::default(),
+            allowance: Allowance::new(BURST, EACH_SECOND, now),
+            untaken: Allowance::new(CONNECTION_WINDOW + UNTAKEN_BYTES, UNTAKEN_EACH_SECOND, now),
+        }
     }
 
-    /// Is the allowance used up?
+    /// Is an allowance used up?
     pub(super) fn is_flooded(&self) -> bool {
-        self.allowance.is_used_up()
+        self.allowance.is_used_up() || self.untaken.is_used_up()
     }
 
-    /// These bytes have come, and since the last ones so much was earned. How many frames of answers began in them.
-    pub(super) fn feed(&mut self, bytes: &[u8], earned: u64, now: Instant) -> u64 {
+    /// These bytes have come. How many frames of answers began in them.
+    pub(super) fn feed(&mut self, bytes: &[u8], earned: Earned, now: Instant) -> u64 {
         self.allowance.refill(now);
-        self.allowance.earn(earned);
-        let (allowance, mut answers) = (&mut self.allowance, 0);
-        self.frames.feed(bytes, |seen| match seen {
+        self.allowance.earn(earned.frames);
+        self.untaken.refill(now);
+        self.untaken.earn(earned.bytes);
+        let Self { frames, allowance, untaken } = self;
+        let mut answers = 0;
+        frames.feed(bytes, |seen| match seen {
             Seen::Begun(frame, cost) => {
                 answers += u64::from(matches!(frame.kind, DATA | HEADERS));
                 allowance.spend(cost);
+                untaken.spend(frame.weight());
             }
             Seen::OnlyPadding(cost) => allowance.spend(cost),
             Seen::Ended(_) => {}
@@ -76,7 +97,7 @@ mod tests {
         .concat();
         for step in [1, 7, 9, 24, 100, all.len()] {
             let mut meter = Meter::new(now);
-            let answers: u64 = all.chunks(step).map(|part| meter.feed(part, 0, now)).sum();
+            let answers: u64 = all.chunks(step).map(|part| meter.feed(part, Earned::default(), now)).sum();
             assert_eq!((meter.allowance.left(), answers), (BURST - 4, 4), "{step}");
         }
     }
@@ -87,16 +108,32 @@ mod tests {
         let ping = frame(PING, 0, &[7; 8]);
         let mut meter = Meter::new(now);
         for _ in 0..BURST {
-            meter.feed(&ping, 0, now);
+            meter.feed(&ping, Earned::default(), now);
         }
         assert!(!meter.is_flooded());
         let later = now + Duration::from_secs(1);
         for _ in 0..EACH_SECOND {
-            meter.feed(&ping, 0, later);
+            meter.feed(&ping, Earned::default(), later);
         }
-        meter.feed(&ping, 1, later);
+        meter.feed(&ping, Earned { frames: 1, bytes: 0 }, later);
         assert!(!meter.is_flooded());
-        meter.feed(&ping, 0, later);
+        meter.feed(&ping, Earned::default(), later);
+        assert!(meter.is_flooded());
+    }
+    #[test]
+    fn data_that_nobody_takes_is_bounded_and_what_is_taken_is_not() {
+        let now = Instant::now();
+        let (data, most) = (frame(DATA, 0, &[7; 16 << 10]), (CONNECTION_WINDOW + UNTAKEN_BYTES) / (16 << 10));
+        let taken = Earned { frames: 0, bytes: listen::frames::weight(16 << 10) };
+        let mut meter = Meter::new(now);
+        for _ in 0..3 * most {
+            meter.feed(&data, taken, now);
+        }
+        for _ in 1..most {
+            meter.feed(&data, Earned::default(), now);
+        }
+        assert!(!meter.is_flooded());
+        meter.feed(&data, Earned::default(), now);
         assert!(meter.is_flooded());
     }
 }

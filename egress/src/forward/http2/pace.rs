@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use listen::frames::weight;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::meter::Meter;
+use super::meter::{Earned, Meter};
 
 /// Bytes that are read before others have their turn: four frames of the usual size.
 const TURN_BYTES: usize = 64 << 10;
@@ -26,6 +27,8 @@ pub(super) struct Pace {
     answers: AtomicU64,
     /// For what was sent, and not given to the meter yet.
     earned: AtomicU64,
+    /// For what was taken, the same.
+    taken: AtomicU64,
     is_flooded: AtomicBool,
 }
 
@@ -48,6 +51,11 @@ impl Pace {
     /// Something was sent that the peer may say so many frames to.
     pub(super) fn earn(&self, frames: u64) {
         self.earned.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// What a frame of DATA held was taken.
+    pub(super) fn took(&self, bytes: usize) {
+        self.taken.fetch_add(weight(bytes), Ordering::Relaxed);
     }
 
     /// Whether it has said more than it may. Nothing more is read then.
@@ -87,7 +95,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         self.pace.left.store(left.saturating_sub(read), Ordering::Relaxed);
         self.pace.read.fetch_add(read as u64, Ordering::Relaxed);
         if read > 0 {
-            let earned = self.pace.earned.swap(0, Ordering::Relaxed);
+            let frames = self.pace.earned.swap(0, Ordering::Relaxed);
+            let earned = Earned { frames, bytes: self.pace.taken.swap(0, Ordering::Relaxed) };
             let answers = self.meter.feed(&buf.filled()[before..], earned, Instant::now());
             self.pace.answers.fetch_add(answers, Ordering::Relaxed);
             self.pace.is_flooded.store(self.meter.is_flooded(), Ordering::Relaxed);

@@ -100,6 +100,8 @@ impl Stream {
         while let Poll::Ready(Some(Ok(_))) = answer.poll_informational(cx) {
             self.informational += 1;
             if self.informational > INFORMATIONAL_MAX {
+                // There are more of them on the way, and whoever comes next would have to read through those first.
+                self.gate.shut();
                 let fault = BodyFault::new(Refusal::ResponseRefused, "it is announced too often (1xx)");
                 return Poll::Ready(Err(Ended { fault, is_unprocessed: false }));
             }
@@ -125,6 +127,7 @@ impl Stream {
             Poll::Ready(Some(Ok(data))) => {
                 // It is a fault only to release more than came.
                 drop(body.flow_control().release_capacity(data.len()));
+                self.seat.share().pace.took(data.len());
                 return Poll::Ready(Some(Ok(data)));
             }
             Poll::Ready(Some(Err(error))) => error,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use tokio::time::timeout;
 
-use super::frames::{DATA, GOAWAY, HEADERS, PING, Raw, SETTINGS, WINDOW_UPDATE};
+use super::frames::{DATA, END_HEADERS, GOAWAY, HEADERS, PING, Raw, SETTINGS, WINDOW_UPDATE, status};
 use super::{forward_tls, secure};
 use crate::forward::testing::*;
 use crate::{Refusal, SendState};
@@ -57,6 +57,47 @@ async fn a_flood_ends_a_connection_on_which_nobody_is() {
             assert_eq!(origin.dialled(), dialled, "{frame:?}");
         }
     }
+}
+
+/// Nobody waits for it any more, and the codec opens the connection's window again for what it drops.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_waits_for_ends_the_connection() {
+    let (forward, mut origin, tls) = forward_tls();
+    let sending = send(&forward, secure(&tls));
+    let mut raw = Raw::accept(&mut origin, &[]).await;
+    raw.until(HEADERS).await;
+    raw.head(1, &[]).await;
+    drop(sending.await.unwrap().unwrap());
+    let mut bytes = 0;
+    while raw.try_send(DATA, 0, 1, &[7; 16 << 10]).await.is_ok() {
+        bytes += 16 << 10;
+        assert!(bytes < 64 << 20, "it goes on for ever");
+    }
+    timeout(Duration::from_secs(9), raw.rest(GOAWAY)).await.expect("it is closed");
+    let sending = send(&forward, secure(&tls));
+    let mut raw = Raw::accept(&mut origin, &[]).await;
+    raw.until(HEADERS).await;
+    raw.ok(1).await;
+    sending.await.unwrap().unwrap();
+}
+
+/// What a call was announced to death with may still lie there: the next one is not put behind it.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_interim_answers_is_not_for_the_next_call() {
+    let (forward, mut origin, tls) = forward_tls();
+    let sending = send(&forward, secure(&tls));
+    let mut first = Raw::accept(&mut origin, &[]).await;
+    first.until(HEADERS).await;
+    for _ in 0..40 {
+        first.send(HEADERS, END_HEADERS, 1, &status(103)).await;
+    }
+    let fault = sending.await.unwrap().unwrap_err();
+    assert_eq!(fault.refusal, Refusal::ResponseRefused, "{fault}");
+    let sending = send(&forward, secure(&tls));
+    let mut second = Raw::accept(&mut origin, &[]).await;
+    second.until(HEADERS).await;
+    second.ok(1).await;
+    sending.await.unwrap().unwrap();
 }
 
 /// It opens its windows a KiB at a time, which is much to say; and it has been sent as much.
