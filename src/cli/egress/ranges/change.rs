@@ -71,8 +71,11 @@ impl Asked {
     fn run(self, file: &ConfigFile, form: Form, shell: &mut Shell<'_>) -> Outcome {
         let appliance = settings::appliance(&file.config)?;
         let key = key::read(&appliance, shell)?;
-        let at = At::of_unix_ms(shell.clock.unix_ms());
-        let made = file::change(&appliance.egress.ranges.book, |before| self.made(before, &appliance, &key, at));
+        // The time is read where nobody else can change the book any more: whoever waited for others is later than they.
+        let clock = &shell.clock;
+        let made = file::change(&appliance.egress.ranges.book, |before| {
+            self.made(before, &appliance, &key, At::of_unix_ms(clock.unix_ms()))
+        });
         match made {
             Ok(book) => self.say(&book, form, shell),
             Err(NotChanged::Made(Not::Broken(broken))) => refuse(&broken, form, shell),
