@@ -159,6 +159,10 @@ pub fn revoked(path: &Path, now_unix_ms: u64) -> Result<Vec<Revocation>, Revocat
 pub fn revoke(path: &Path, revocation: &Revocation, now_unix_ms: u64) -> Result<(), RevocationFault> {
     let line = revocation.to_line().ok_or(RevocationFault::Label)? + "\n";
     let failed = |source| RevocationFault::Io { path: path.into(), source };
+    // A node that has kept nothing yet has no directory for it either.
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(failed)?;
+    }
     let lock = open(OpenOptions::new().create(true).truncate(false).write(true), &path.with_extension("lock"));
     let lock = lock.map_err(failed)?;
     lock.lock().map_err(failed)?;
@@ -314,5 +318,13 @@ mod tests {
         assert_eq!(text(&path).lines().count(), 2);
         let list = read(&path, later).unwrap().list;
         assert!(list.covers(&caller("acme", "x", None), later) && list.covers(&caller("beta", "later", None), later));
+    }
+
+    #[test]
+    fn a_first_revocation_makes_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state/of/it/grants.revoked");
+        revoke(&path, &grant("one", NOW + 1), NOW).unwrap();
+        assert!(text(&path).contains("one"));
     }
 }
