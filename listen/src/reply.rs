@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::{Answer, Takeover};
+use crate::halt::Watch;
+use crate::{Answer, Halt, Takeover};
 
 /// Whatever the body of a stream fails with.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -74,6 +76,7 @@ pub struct Streamed {
     pub body: BoxBody,
     /// Close the connection behind it.
     pub close: bool,
+    pub(crate) halt: Option<Watch>,
     pub(crate) end: End,
 }
 
@@ -85,13 +88,20 @@ impl Streamed {
     {
         let (parts, body) = response.into_parts();
         let body = Box::pin(Boxed(Box::pin(body)));
-        Self { status: parts.status, headers: parts.headers, body, close: false, end: End(None) }
+        Self { status: parts.status, headers: parts.headers, body, close: false, halt: None, end: End(None) }
     }
 
     /// Is told how it ended; also where the exchange is dropped, at the end of a drain say.
     #[must_use]
     pub fn on_end(mut self, hook: impl FnOnce(Ended) + Send + 'static) -> Self {
         self.end = End(Some(Box::new(hook)));
+        self
+    }
+
+    /// Ends in the middle where that is said from outside: as a body that fails does.
+    #[must_use]
+    pub fn halted_by(mut self, halt: Arc<dyn Halt>) -> Self {
+        self.halt = Some(Watch::new(halt));
         self
     }
 
@@ -116,7 +126,7 @@ impl From<Answer> for Streamed {
             headers.append(name, value);
         }
         let (status, close) = (answer.status_code(), answer.close);
-        Self { status, headers, body: Box::pin(Whole(answer.body)), close, end: End(None) }
+        Self { status, headers, body: Box::pin(Whole(answer.body)), close, halt: None, end: End(None) }
     }
 }
 
@@ -147,6 +157,8 @@ pub enum Ending {
     ClientStalled,
     /// The body gave nothing for as long as it may.
     BodyIdle,
+    /// It was ended from outside ([`Streamed::halted_by`]).
+    Halted,
     /// The connection was dropped in the middle.
     Dropped,
 }

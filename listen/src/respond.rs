@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::Head;
 use crate::exchange::{After, Exchange};
+use crate::halt::Watch;
 use crate::observer::Phase;
 use crate::outbox::Outbox;
 use crate::reply::{BoxBody, BoxError, End, Ended, Ending, Streamed};
@@ -48,6 +49,7 @@ pub(crate) async fn stream(exchange: &mut Exchange, streamed: Box<Streamed>, las
         write_by: None,
         next_by: None,
         fed: 0,
+        halt: streamed.halt,
         end: streamed.end,
     };
     exchange.let_go();
@@ -88,11 +90,16 @@ struct Sending {
     next_by: Option<Instant>,
     /// Of the request's body, when that was last looked at.
     fed: u64,
+    /// Who may end it from outside.
+    halt: Option<Watch>,
     end: End,
 }
 
 impl Sending {
     fn poll(&mut self, exchange: &mut Exchange, cx: &mut Context<'_>) -> Poll<Ending> {
+        if self.halt.as_mut().is_some_and(|halt| halt.has_come(cx)) {
+            return Poll::Ready(Ending::Halted);
+        }
         loop {
             self.fill(exchange, cx);
             let wrote = if !self.outbox.is_empty() {

@@ -1,6 +1,9 @@
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Waker;
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use tokio::io::AsyncWriteExt;
@@ -8,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{BodyError, Ended, Ending, Streamed};
+use crate::{BodyError, Ended, Ending, Halt, Streamed};
 
 const ASKED: &str = "GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n";
 
@@ -276,6 +279,64 @@ async fn a_client_that_goes_ends_the_stream() {
     assert!(!frames.is_closed());
     frames.send(Ok(data("x"))).await.unwrap();
     assert_eq!(asked.ended.await.unwrap().how, Ending::ClientGone);
+}
+
+/// Ends an answer when it is told to.
+#[derive(Default)]
+struct Switch {
+    is_thrown: AtomicBool,
+    waker: AtomicWaker,
+    wakers: AtomicUsize,
+}
+
+impl Switch {
+    fn throw(&self) {
+        self.is_thrown.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+}
+
+impl Halt for Switch {
+    fn wakes(&self, waker: &Waker) {
+        self.wakers.fetch_add(1, Ordering::SeqCst);
+        self.waker.register(waker);
+    }
+
+    fn has_come(&self) -> bool {
+        self.is_thrown.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_ends_when_that_is_said_from_outside() {
+    // While its body says nothing; while its client takes nothing of what waits for it.
+    for (given, reads) in [(5, true), (3 * PIPE_BYTES, false)] {
+        let (switch, (tell, ended)) = (Arc::new(Switch::default()), oneshot::channel());
+        let (frames, body) = channel(None);
+        let (halt, given_out) = (Arc::clone(&switch), Mutex::new(Some((body, tell))));
+        let (mut client, _serving) = serve(PIPE_BYTES, PROXY, move |_| {
+            let (body, tell) = given_out.lock().unwrap().take().unwrap();
+            let streamed = Streamed::new(http::Response::new(body)).halted_by(Arc::clone(&halt) as _);
+            Box::pin(async { streamed.on_end(|ended| drop(tell.send(ended))).into() })
+        });
+        client.write_all(ASKED.as_bytes()).await.unwrap();
+        frames.send(Ok(Frame::data(Bytes::from(vec![b'x'; given])))).await.unwrap();
+        if reads {
+            read_to(&mut client, b"xxxxx\r\n").await;
+            frames.send(Ok(data("more"))).await.unwrap();
+            read_to(&mut client, b"more\r\n").await;
+        } else {
+            read_to(&mut client, b"\r\n\r\n").await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let began = Instant::now();
+        switch.throw();
+        assert_eq!(ended.await.unwrap().how, Ending::Halted);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert!(frames.is_closed(), "and nobody asks it for more");
+        assert!(!read_all(&mut client).await.ends_with("0\r\n\r\n"), "it is not whole");
+        assert_eq!(switch.wakers.load(Ordering::SeqCst), 1, "the task is told of once");
+    }
 }
 
 #[tokio::test(start_paused = true)]
