@@ -23,7 +23,7 @@ use crate::service::Behaviour;
 use crate::timer::{Elapsed, Timer};
 use crate::tls::Secured;
 use crate::transport::Transport;
-use crate::{Answer, Exchange, Handler, Reply, respond, takeover};
+use crate::{Answer, Exchange, Handler, Reply, reset, respond, takeover};
 
 /// How long a connection without a request stays open when a drain begins, for a request that is on its way already.
 pub(crate) const DRAIN_IDLE: Duration = Duration::from_millis(250);
@@ -137,8 +137,15 @@ pub(crate) async fn serve(transport: Transport, mut socket: Socket, open: &Open)
             After::Again => {}
             After::Close => return linger(gate, socket).await,
             After::Lost => return,
+            After::Cut => return boxed(cut(gate, socket)).await,
         }
     }
+}
+
+/// Ends it with a reset.
+async fn cut(gate: Box<Gate>, socket: Socket) {
+    let (transport, _arrived) = gate.into_raw();
+    reset::once_delivered(transport, socket.site.settings.linger_timeout).await;
 }
 
 fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> {

@@ -36,6 +36,8 @@ pub(crate) enum After {
     Close,
     /// There is none any more.
     Lost,
+    /// It was cut in the middle of an answer that its clean end would be the end of.
+    Cut,
 }
 
 /// A request that wants an answer.

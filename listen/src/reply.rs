@@ -68,8 +68,8 @@ impl From<Takeover> for Reply {
 /// chunked or, for HTTP/1.0, ends with the connection. A body that is longer or shorter than its length is a failed one.
 /// To HEAD, and with 204 and 304, there is no body: what is given is not asked for anything.
 ///
-/// A body that fails takes the connection with it, so that the client sees no whole answer. (To an HTTP/1.0 client that
-/// was told no length nobody can show the difference.)
+/// A body that fails takes the connection with it, so that the client sees no whole answer: one that knows its end by the
+/// connection's (HTTP/1.0 without a length) sees a reset.
 pub struct Streamed {
     pub status: StatusCode,
     pub headers: HeaderMap,

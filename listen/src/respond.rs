@@ -60,7 +60,7 @@ pub(crate) async fn stream(exchange: &mut Exchange, streamed: Box<Streamed>, las
     drop(sending);
     if how != Ending::Whole {
         exchange.source.reset();
-        return After::Lost;
+        return if framing == Framing::Close && how != Ending::ClientGone { After::Cut } else { After::Lost };
     }
     if !last && exchange.consume_unread() { After::Again } else { After::Close }
 }
