@@ -317,7 +317,7 @@ async fn an_answer_ends_when_that_is_said_from_outside() {
         let (mut client, _serving) = serve(PIPE_BYTES, PROXY, move |_| {
             let (body, tell) = given_out.lock().unwrap().take().unwrap();
             let streamed = Streamed::new(http::Response::new(body)).halted_by(Arc::clone(&halt) as _);
-            Box::pin(async { streamed.on_end(|ended| drop(tell.send(ended))).into() })
+            Box::pin(async { streamed.on_end(|ended| tell.send(ended).unwrap()).into() })
         });
         client.write_all(ASKED.as_bytes()).await.unwrap();
         frames.send(Ok(Frame::data(Bytes::from(vec![b'x'; given])))).await.unwrap();
