@@ -10,15 +10,37 @@ use outbound::TlsClient;
 use crate::caller::presented::Slot;
 use crate::governed::Connection;
 use crate::no::No;
-use crate::{Caller, Refusal};
+use crate::{Asked, Caller, Refusal};
 
 /// A connection, and how TLS is spoken to its provider where that is its own matter.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// It.
     pub connection: Arc<Connection>,
-    /// Roots and identity of its own.
-    pub tls: Option<TlsClient>,
+    /// TLS of its own, where it has some.
+    pub tls: Option<OwnTls>,
+}
+
+/// TLS of a connection's own. Its roots hold for every host that its credential may go to: what is not verified by them
+/// gets none.
+#[derive(Debug, Clone)]
+pub struct OwnTls {
+    /// By its own roots, and with its identity: for the place of `base_url` alone.
+    pub identified: TlsClient,
+    /// The same without the identity.
+    pub anonymous: TlsClient,
+}
+
+impl Entry {
+    /// How TLS is spoken at this hop, where that is the connection's own matter. The identity is a credential: behind a
+    /// hop that had none, it is not shown again.
+    pub(crate) fn tls_for(&self, asked: &Asked, is_trusted: bool) -> Option<&TlsClient> {
+        let own = self.tls.as_ref()?;
+        if asked.authority == *self.connection.authority() {
+            return Some(if is_trusted { &own.identified } else { &own.anonymous });
+        }
+        self.connection.vouches_for(asked).then_some(&own.anonymous)
+    }
 }
 
 /// All of them.
@@ -42,6 +64,16 @@ impl Connections {
             all.entry(tenant).or_default().insert(entry.connection.id().clone(), entry);
         }
         Self { entries: all, slots }
+    }
+
+    /// What was made of this very connection, so that whoever reloads keeps it, and with it the connections that are open.
+    pub fn made_of(&self, tenant: &TenantId, connection: &Arc<Connection>) -> Option<&Entry> {
+        self.get(tenant, connection.id()).filter(|entry| Arc::ptr_eq(&entry.connection, connection))
+    }
+
+    /// The tenant's connection of this id.
+    pub fn get(&self, tenant: &TenantId, id: &ConnectionId) -> Option<&Entry> {
+        self.entries.get(tenant)?.get(id)
     }
 
     /// Where a proof may be, whichever connection is meant.

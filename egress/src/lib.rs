@@ -42,7 +42,7 @@ mod way;
 pub use asked::{Asked, Way};
 pub use caller::{Caller, Callers, Identified, Identity};
 pub use calls::{Call, Calls, CallsFull, CallsMax};
-pub use connections::{Connections, Entry};
+pub use connections::{Connections, Entry, OwnTls};
 pub use correlation::{CorrelationId, NoCorrelationId};
 pub use egress::{Egress, Parts};
 pub use exits::{DEFAULT_POOL, Exits, NoExit};

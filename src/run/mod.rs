@@ -10,6 +10,7 @@ mod listener_tls;
 mod logging;
 mod metrics;
 mod node;
+mod own_tls;
 mod reload;
 mod sample;
 mod sink;

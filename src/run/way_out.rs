@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use config::{Appliance, Environment, Fault, Http2, Tenant};
+use config::{Appliance, Environment, Fault, Tenant};
 use domain::{Clock, TenantId};
 use egress::caller::{CallerSettings, Revocations};
-use egress::compile::{self, Compiled, TenantOut, Written};
+use egress::compile::{self, Compiled, TenantOut};
 use egress::forward::Forward;
 use egress::forward::headers::Names;
 use egress::metrics::Metrics;
@@ -15,13 +15,13 @@ use egress::ports::{PortCounting, PortMetrics, PortRange, Ports, Pressure};
 use egress::ranges::{self, At, BookFound, PublicSite, RangesMetrics, Shelf};
 use egress::switches::Switches;
 use egress::{
-    About, Callers, Calls, Connections, Egress, Ends, Entry, Exits, Parts, Policy, Recorder, Refusal, Settings,
-    Snapshot, settings,
+    About, Callers, Calls, Connections, Egress, Ends, Exits, Parts, Policy, Recorder, Refusal, Settings, Snapshot,
+    settings,
 };
 use listen::{Behaviour, Forms, HalfClose, ServerHandle, TlsBounds, TlsServer};
-use outbound::dial::{ClientIdentity, TcpConnector};
+use outbound::dial::TcpConnector;
 use outbound::resolve::{CachedResolver, DnsResolver};
-use outbound::{AddressTable, Alpn, Dialer, Own, Resolve, Roots, TlsClient};
+use outbound::{AddressTable, Dialer, Own, Resolve, Roots, TlsClient};
 use prometheus_client::registry::Registry;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use super::egress_log::{self, EgressLog};
 use super::health::Alarm;
 use super::metrics::ListenerMetrics;
+use super::own_tls::{OwnTlsOf, SPOKEN};
 use super::sink::Sink;
 use super::{RunError, listener_tls};
 
@@ -67,9 +68,6 @@ impl std::fmt::Debug for ResolverOf {
         f.write_str("Resolver")
     }
 }
-
-/// What destinations may choose from, the best first.
-const SPOKEN: &[Alpn] = &[Alpn::Http2, Alpn::Http11];
 
 const LISTEN: &str = "listen for calls (egress.listen)";
 const LISTEN_TLS: &str = "listen for calls with TLS (egress.tls.listen)";
@@ -443,8 +441,9 @@ impl Loader {
         }));
         let ids = tenants.clone().map(|(tenant, out)| (&tenant.id, out)).collect::<Vec<(&TenantId, _)>>();
         let exits = self.exits(appliance);
-        let connections: Vec<(TenantId, Entry)> =
-            self.connections(appliance.egress.http2, tenants.clone(), &mut faults);
+        let before = self.snapshot.load();
+        let making = OwnTlsOf { roots: &self.roots, tls: &self.tls, http2: appliance.egress.http2 };
+        let connections = making.connections((&before.connections, &before.tls), tenants.clone(), &mut faults);
         let names = match Names::new(&appliance.egress.name, None) {
             Ok(names) => names,
             Err(fault) => {
@@ -459,7 +458,7 @@ impl Loader {
             rules: Arc::new(compiled.vetting(own)),
             exits,
             connections: Connections::new(connections),
-            tls: speaking(&self.tls, appliance.egress.http2),
+            tls: making.usual(),
         }));
         let (settings, _) = CallerSettings::of(&appliance.egress, tenants.map(|(tenant, _)| tenant));
         let left_out = self.callers.replace(settings);
@@ -477,49 +476,6 @@ impl Loader {
         }
         self.shelf.tell_unpublished(left_out);
         exits
-    }
-
-    /// Every connection, with TLS of its own where it has some. One whose TLS cannot be made is told of and is not there.
-    fn connections<'t>(
-        &self,
-        http2: Http2,
-        tenants: impl Iterator<Item = (&'t Tenant, Option<&'t Arc<TenantOut>>)>,
-        faults: &mut Vec<Fault>,
-    ) -> Vec<(TenantId, Entry)> {
-        let mut entries = Vec::new();
-        for (tenant, out) in tenants {
-            for Written { connection, line } in out.into_iter().flat_map(|out| &out.connections) {
-                let written = tenant
-                    .egress()
-                    .and_then(|egress| egress.connections.iter().find(|written| written.id == *connection.id()));
-                match written.map_or(Ok(None), |written| self.own_tls(written, http2)) {
-                    Ok(tls) => entries.push((tenant.id.clone(), Entry { connection: Arc::clone(connection), tls })),
-                    Err(why) => faults.push(tenant.fault(*line, format!("connection.{}", connection.id()), why)),
-                }
-            }
-        }
-        entries
-    }
-
-    /// TLS of a connection's own: by its secrets, or by what it speaks where others speak something else.
-    fn own_tls(&self, written: &config::Connection, usual: Http2) -> Result<Option<TlsClient>, String> {
-        let http2 = written.http2.unwrap_or(usual);
-        let Some(own) = &written.tls else { return Ok((http2 != usual).then(|| speaking(&self.tls, http2))) };
-        let roots = own.roots.as_ref().map(|pem| Roots::from_pem(pem.expose())).transpose();
-        let roots = roots.map_err(|fault| fault.to_string())?;
-        let identity = own.client.as_ref().map(|(chain, key)| ClientIdentity::from_pem(chain.expose(), key.expose()));
-        let identity = identity.transpose().map_err(|fault| fault.to_string())?;
-        let roots = roots.as_ref().unwrap_or(&self.roots);
-        let tls = TlsClient::new(roots, identity, SPOKEN).map_err(|fault| fault.to_string())?;
-        Ok(Some(speaking(&tls, http2)))
-    }
-}
-
-/// As the file has it.
-fn speaking(tls: &TlsClient, http2: Http2) -> TlsClient {
-    match http2 {
-        Http2::Auto => tls.clone(),
-        Http2::Off => tls.without_http2(),
     }
 }
 

@@ -22,8 +22,15 @@ use crate::{Asked, CorrelationId, Refusal, SendState};
 
 /// Who says yes or no to a hop: the one path of decisions, name and addresses included.
 pub trait Judge: Send {
-    /// The passage of a hop. `hop` counts from 0, which is judged before the call begins; here it is 1 and more.
-    fn judge(&mut self, hop: u16, asked: &Asked) -> impl Future<Output = Result<Passage, NotJudged>> + Send;
+    /// The passage of a hop. `hop` counts from 0, which is judged before the call begins; here it is 1 and more. It is
+    /// trusted if it and every one before it went to where the connection's credential is for: others are not shown who
+    /// asks ([`Trail::is_trusted`]).
+    fn judge(
+        &mut self,
+        hop: u16,
+        asked: &Asked,
+        is_trusted: bool,
+    ) -> impl Future<Output = Result<Passage, NotJudged>> + Send;
 
     /// What the provider answers, before anything is taken out of it.
     fn answered(&mut self, _headers: &HeaderMap) {}
@@ -174,7 +181,8 @@ impl Running {
             for parameter in connection.parameters() {
                 asked.path_and_query = without_parameter(&asked.path_and_query, parameter).into();
             }
-            passage = judge.judge(hop + 1, &asked).await.map_err(|NotJudged { refusal, detail }| {
+            let is_trusted = trail.as_ref().is_some_and(Trail::is_trusted);
+            passage = judge.judge(hop + 1, &asked, is_trusted).await.map_err(|NotJudged { refusal, detail }| {
                 let fault = refused(&format!("{refusal}: {detail}"), &answered);
                 self.end(judge, HopRecord::new(hop + 1, &asked, false, HopEnd::Refused { refusal, detail }));
                 fault

@@ -46,7 +46,7 @@ where
             tenant: identified.caller.tenant.clone(),
             correlation: trace.correlation,
             received: version_of(exchange.head()),
-            passage: own_tls(judged.passage, entry, &asked),
+            passage: own_tls(judged.passage, entry, &asked, true),
             asked,
             headers: cleaned.headers,
             upgrade: cleaned.upgrade,
@@ -70,8 +70,8 @@ where
 }
 
 /// TLS as the connection has it, for its own provider and for nobody else.
-fn own_tls(mut passage: Passage, entry: &Entry, asked: &Asked) -> Passage {
-    if let Some(tls) = entry.tls.as_ref().filter(|_| asked.authority == *entry.connection.authority()) {
+fn own_tls(mut passage: Passage, entry: &Entry, asked: &Asked, is_trusted: bool) -> Passage {
+    if let Some(tls) = entry.tls_for(asked, is_trusted) {
         passage.tls = passage.tls.map(|_| tls.clone());
     }
     passage
@@ -90,13 +90,13 @@ impl<C: Connect + 'static> governed::Judge for Judging<'_, C>
 where
     C::Stream: Side + 'static,
 {
-    async fn judge(&mut self, _hop: u16, asked: &Asked) -> Result<Passage, NotJudged> {
+    async fn judge(&mut self, _hop: u16, asked: &Asked, is_trusted: bool) -> Result<Passage, NotJudged> {
         self.trace.next_hop();
         self.trace.asks(asked);
         match self.egress.judge(self.node, self.identified, asked, self.trace).await {
             Ok(judged) => {
                 self.trace.is_sending();
-                Ok(own_tls(judged.passage, self.entry, asked))
+                Ok(own_tls(judged.passage, self.entry, asked, is_trusted))
             }
             Err(no) => Err(NotJudged { refusal: no.refusal, detail: no.detail }),
         }

@@ -176,6 +176,7 @@ async fn the_credential_goes_where_it_is_for_and_never_comes_back() {
     assert_eq!(called.result.unwrap().response.status(), 200);
     let had: Vec<_> = called.hops.iter().map(|hop| hop.has_credential).collect();
     assert_eq!((had, origin.dialled()), (vec![true, true, true, false, false], 3));
+    assert_eq!(*judge.trusted.lock().unwrap(), [true, true, true, false, false], "nor is an identity shown");
     assert!(!format!("{:?}", called.hops).contains("s3cr3t"));
 }
 

@@ -1,5 +1,7 @@
 //! What a connection makes of paths, queries and fields, and where its credential goes.
 
+use std::sync::Arc;
+
 use config::CredentialKind;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method};
@@ -9,7 +11,7 @@ use super::harness::*;
 use crate::governed::{
     Attached, Connection, ConnectionFault, CredentialFault, Credentials, Head, PathRefused, StaticCredentials,
 };
-use crate::{Asked, Way};
+use crate::{Asked, Entry, OwnTls, Way};
 
 fn path(base_url: &str, rest: &str) -> Result<String, PathRefused> {
     let connection = connection(&provider(), base_url, None);
@@ -306,5 +308,28 @@ fn a_place_that_shows_the_credential_is_not_told() {
         let mut headers = map(&[("Location", location)]);
         connection.admit_response(&mut headers, false);
         assert_eq!(headers.contains_key("location"), stays, "{location}");
+    }
+}
+
+/// A connection's own roots hold for every host that its credential goes to; its identity is for its own place, and not
+/// behind a hop without a credential.
+#[test]
+fn own_tls_is_for_where_the_credential_goes() {
+    let client = || crate::forward::testing::tls(&["a.example"], &[]).0;
+    let own = OwnTls { identified: client(), anonymous: client() };
+    let connection = Arc::new(connection(&provider(), "https://api.provider.example", None));
+    let entry = Entry { connection, tls: Some(own.clone()) };
+    let asked = |url: &str| {
+        let Target { scheme, authority, path_and_query } = Target::parse(url).unwrap();
+        Asked { way: Way::Governed, method: Method::GET, scheme, authority, path_and_query: path_and_query.into() }
+    };
+    for (url, trusted, untrusted) in [
+        ("https://api.provider.example/", Some(&own.identified), Some(&own.anonymous)),
+        ("https://files.provider.example/", Some(&own.anonymous), Some(&own.anonymous)),
+        ("https://files.provider.example:8443/", None, None),
+        ("https://a.elsewhere.example/", None, None),
+    ] {
+        assert_eq!(entry.tls_for(&asked(url), true), trusted, "{url}");
+        assert_eq!(entry.tls_for(&asked(url), false), untrusted, "{url}");
     }
 }

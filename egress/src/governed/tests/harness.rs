@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use config::CredentialKind;
@@ -91,6 +91,8 @@ pub(super) struct TableJudge {
     pub(super) allowed: Vec<HostPattern>,
     pub(super) answers: HashMap<String, Vec<IpAddr>>,
     pub(super) rules: Arc<Rules>,
+    /// Whether each hop that it judged was trusted.
+    pub(super) trusted: Mutex<Vec<bool>>,
 }
 
 impl TableJudge {
@@ -100,6 +102,7 @@ impl TableJudge {
             answers: HashMap::new(),
             rules: rules(&[]),
             tls: None,
+            trusted: Mutex::default(),
         }
     }
 
@@ -120,7 +123,8 @@ impl Resolve for TableJudge {
 }
 
 impl Judge for &TableJudge {
-    async fn judge(&mut self, _hop: u16, asked: &Asked) -> Result<Passage, NotJudged> {
+    async fn judge(&mut self, _hop: u16, asked: &Asked, is_trusted: bool) -> Result<Passage, NotJudged> {
+        self.trusted.lock().unwrap().push(is_trusted);
         let host = asked.authority.host();
         if !self.allowed.iter().any(|pattern| pattern.covers(host)) {
             return Err(NotJudged { refusal: Refusal::DestinationNotAllowed, detail: "no rule".into() });
@@ -167,7 +171,7 @@ impl Made {
         let (forward, judge) = (Arc::clone(forward), Arc::clone(judge));
         tokio::spawn(async move {
             let mut judge = &*judge;
-            let passage = judge.judge(0, &self.asked).await.expect("the first hop is allowed");
+            let passage = judge.judge(0, &self.asked, true).await.expect("the first hop is allowed");
             let made = GovernedCall {
                 connection: self.connection,
                 tenant: TenantId::parse("acme").unwrap(),
