@@ -18,6 +18,8 @@ pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-statu
 pub(crate) const SEND_STATE: HeaderName = HeaderName::from_static("tidegate-send-state");
 /// The id that a provider can quote and an operator can look up.
 pub(crate) const CORRELATION_ID: HeaderName = HeaderName::from_static("tidegate-correlation-id");
+/// Which hops there were.
+pub(crate) const HOPS: HeaderName = HeaderName::from_static("tidegate-hops");
 
 /// What a caller is asked to wait where nothing better is known, in seconds: what it waits for takes seconds.
 const RETRY_AFTER_SECONDS: u64 = 5;

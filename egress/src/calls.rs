@@ -6,6 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::time::Instant;
+
 use crate::running::List;
 use crate::{Caller, Identity, Running};
 
@@ -107,6 +109,11 @@ impl Calls {
         self.list.all()
     }
 
+    /// Those whose time is over.
+    pub(crate) fn list_over(&self, now: Instant) -> Vec<Arc<Running>> {
+        self.list.those(|running| running.is_over(now))
+    }
+
     /// Two names with one 64-bit hash, keyed per process, would share a count: nobody can aim at that.
     fn take(&self, key: u64, max: u32) -> bool {
         let mut shard = self.shard(key);
@@ -144,8 +151,8 @@ impl Call {
     }
 
     /// What is known of it, if it is on the list.
-    pub(crate) fn running(&self) -> Option<&Running> {
-        self.listed.as_ref().map(|(_, running)| &**running)
+    pub(crate) fn running(&self) -> Option<&Arc<Running>> {
+        self.listed.as_ref().map(|(_, running)| running)
     }
 }
 
@@ -162,9 +169,10 @@ impl Drop for Call {
 
 #[cfg(test)]
 mod tests {
-    use domain::TenantId;
+    use domain::{ManualClock, TenantId};
 
     use super::*;
+    use crate::caller::Identified;
 
     fn caller(tenant: &str, token: &str) -> Caller {
         Caller {
@@ -215,7 +223,8 @@ mod tests {
             let id = CorrelationId::new(nth, domain::NodeId(1), [1; 8]);
             let (method, scheme) = (http::Method::GET, outbound::Scheme::Https);
             let asked = Asked { way: Way::Absolute, method, scheme, authority, path_and_query: "/".into() };
-            calls.begin(&who, &max).unwrap().shown_as(Running::new(id, &asked, &who, None))
+            let running = Running::new(id, &asked, &Identified::by_token(&who), None, &*ManualClock::at_unix_ms(0));
+            calls.begin(&who, &max).unwrap().shown_as(running)
         };
         let mut held: Vec<_> = (0..40).map(shown).collect();
         assert_eq!(calls.list().len(), 40);
@@ -238,6 +247,63 @@ mod tests {
         assert_eq!(calls.list().len(), 5);
         drop(held);
         assert!(calls.list().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_may_go_on_for_a_moment_beyond_its_proof() {
+        use std::time::Duration;
+
+        use crate::{Asked, CorrelationId, GRACE, Stop, Way};
+        let calls = Arc::new(Calls::default());
+        let max = CallsMax { node: 100, tenant: 100, caller: 100 };
+        let clock = ManualClock::at_unix_ms(1_000_000);
+        let began = |until_unix_ms| {
+            let who = Arc::new(Caller { until_unix_ms, ..caller("acme", "a") });
+            let authority = outbound::Authority::with_port("api.example.com:443").unwrap();
+            let id = CorrelationId::new(1, domain::NodeId(1), [1; 8]);
+            let (method, scheme) = (http::Method::GET, outbound::Scheme::Https);
+            let asked = Asked { way: Way::Absolute, method, scheme, authority, path_and_query: "/".into() };
+            let running = Running::new(id, &asked, &Identified::by_token(&who), None, &*clock);
+            calls.begin(&who, &max).unwrap().shown_as(running)
+        };
+        let (soon, _endless) = (began(Some(1_002_000)), began(None));
+        let over = || calls.list_over(Instant::now());
+        tokio::time::advance(GRACE + Duration::from_millis(1_999)).await;
+        assert_eq!(over().len(), 0);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        // The wall clock was read when it began; setting it moves nothing.
+        clock.step_to_unix_ms(0);
+        let [running] = &over()[..] else { panic!("{:?}", over()) };
+        assert!(Arc::ptr_eq(running, soon.running().unwrap()));
+        running.stop(Stop::Expired);
+        running.stop(Stop::Closed);
+        assert_eq!(soon.running().unwrap().stopped(), Some(Stop::Expired), "the first word counts");
+    }
+
+    #[test]
+    fn a_tunnel_that_opens_while_its_call_is_stopped_has_no_time() {
+        use crate::running::Carries;
+        use crate::tunnel::Tunnels;
+        use crate::{Asked, CorrelationId, Stop, Way};
+        let who = Arc::new(caller("acme", "a"));
+        let id = CorrelationId::new(1, domain::NodeId(1), [1; 8]);
+        let running = || {
+            let authority = outbound::Authority::with_port("api.example.com:443").unwrap();
+            let (method, scheme) = (http::Method::CONNECT, outbound::Scheme::Https);
+            let asked = Asked { way: Way::Connect, method, scheme, authority, path_and_query: "".into() };
+            Running::new(id, &asked, &Identified::by_token(&who), None, &*ManualClock::at_unix_ms(0))
+        };
+        for is_stopped_first in [true, false] {
+            let (running, open) = (running(), Arc::<Tunnels<CorrelationId>>::default().open(id));
+            if is_stopped_first {
+                running.stop(Stop::Revoked);
+            }
+            running.carries(Carries::Tunnel(Arc::clone(open.live())));
+            if !is_stopped_first {
+                running.stop(Stop::Revoked);
+            }
+            assert!(open.is_stopped(), "{is_stopped_first}");
+        }
     }
 
     #[test]

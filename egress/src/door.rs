@@ -9,7 +9,7 @@ use listen::{Answer, Exchange, Form, Handler, Head, Interrupted, Reply, Streamed
 use outbound::dial::Connect;
 use outbound::{Authority, Scheme, Target};
 
-use crate::answer::Told;
+use crate::answer::{HOPS, Told};
 use crate::caller::{Arrival, GrantFault, Identified, Tls, Unproved, presented};
 use crate::connections::Entry;
 use crate::forward::headers::{self, HeaderFault};
@@ -151,6 +151,10 @@ where
         self.not_a_request(peer, &No::from(refusal))
     }
 
+    fn malformed(&self, peer: SocketAddr, why: &'static str) -> Answer {
+        self.not_a_request(peer, &No::new(Refusal::RequestMalformed, why))
+    }
+
     fn host_differs(&self, peer: SocketAddr) -> Answer {
         self.not_a_request(peer, &No::new(Refusal::HostMismatch, "Host names another place than the target"))
     }
@@ -172,7 +176,10 @@ impl<C> Egress<C> {
             rcode: no.rcode.as_deref(),
             retry_after: no.retry_after,
         };
-        let response = told.response(&self.parts.snapshot.load().settings.name);
+        let mut response = told.response(&self.parts.snapshot.load().settings.name);
+        if let Some(hops) = &no.hops {
+            response.headers_mut().insert(HOPS, (**hops).clone());
+        }
         trace.refused(no);
         response
     }

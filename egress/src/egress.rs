@@ -16,7 +16,6 @@ use crate::snapshot::Snapshot;
 use crate::switches::Switches;
 use crate::trace::{Ends, Trace};
 use crate::tunnel::Tunnels;
-use crate::way::About;
 use crate::{Calls, CorrelationId};
 
 /// What the role stands on; the composition root fills it.
@@ -37,8 +36,8 @@ pub struct Parts<C = TcpConnector> {
     pub dialer: Dialer<C>,
     /// Calls under way.
     pub calls: Arc<Calls>,
-    /// Tunnels that are open.
-    pub tunnels: Arc<Tunnels<About>>,
+    /// Tunnels that are open, by their calls.
+    pub tunnels: Arc<Tunnels<CorrelationId>>,
     /// Clock, records, metrics.
     pub ends: Arc<Ends>,
 }

@@ -35,7 +35,7 @@ mod source;
 mod upload;
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -53,7 +53,7 @@ use crate::{Asked, HttpVersion, Refusal, SendState};
 
 pub use body::{BodyFault, RequestBody, Tally};
 pub use download::Download;
-pub use fault::HopFault;
+pub use fault::{HopFault, Tried};
 pub use patience::Waits;
 
 use counted::Counting;
@@ -75,6 +75,17 @@ pub struct Passage {
     pub rules: Arc<Rules>,
     /// Of the role that asks.
     pub openings: Arc<[Opening]>,
+}
+
+impl Passage {
+    /// The address that a connection to there leaves from; none where the kernel chooses.
+    fn leaves_from(&self, to: VettedAddr) -> Option<IpAddr> {
+        let Exit::From(exit) = &self.exit else { return None };
+        match to.socket() {
+            SocketAddr::V4(_) => exit.v4.map(IpAddr::V4),
+            SocketAddr::V6(_) => exit.v6.map(IpAddr::V6),
+        }
+    }
 }
 
 /// One request to one destination.
@@ -100,6 +111,8 @@ pub struct Hop {
     pub waits: Waits,
     /// How much.
     pub bounds: Bounds,
+    /// What counts it, for whoever has to say how much went if nobody answers. A new one.
+    pub tally: Arc<Tally>,
 }
 
 /// Sizes of bodies.
@@ -215,8 +228,7 @@ where
 
     /// Sends it, and comes back with the head of its answer.
     pub async fn send(&self, hop: Hop) -> Result<Answered, HopFault> {
-        let tally = Arc::new(Tally::default());
-        let (exchange, mut request) = Exchange::of(hop, Arc::clone(&tally)).map_err(HopFault::before)?;
+        let (exchange, mut request) = Exchange::of(hop).map_err(HopFault::before)?;
         if let Some(link) = self.idle(&exchange).await {
             let way = Way::pooled(link.address, link.local);
             match exchange.run(link, way, request, &self.pool).await {
@@ -233,7 +245,7 @@ where
             }
         }
         let (opened, way) = self.dial(&exchange, dialling).await?;
-        let address = way.address;
+        let tried = way.tried();
         let result = match opened {
             Opened::Alone(link) => exchange.run(link, way, request, &self.pool).await,
             Opened::Beside(seat) => Box::pin(exchange.run_beside(seat, way, request)).await,
@@ -242,7 +254,7 @@ where
             Ok(answered) => Ok(answered),
             Err(Failed::NotBegun(_)) => {
                 let why = BodyFault::new(Refusal::ResponseIncomplete, "the destination hung up before it was asked");
-                Err(HopFault::of(why, SendState::NotSent, Some(address)))
+                Err(HopFault::of(why, SendState::NotSent, Some(tried)))
             }
             Err(Failed::Fault(fault)) => Err(fault),
         }
@@ -259,10 +271,10 @@ where
         self.shares.reap(Instant::now());
     }
 
-    /// Drops every idle connection of a tenant; those in use take no new calls.
-    pub fn close_tenant(&self, tenant: &TenantId) {
-        self.pool.close_tenant(tenant);
-        self.shares.close_tenant(tenant);
+    /// Drops every idle connection of those tenants; those in use take no new calls.
+    pub fn close_tenants(&self, is_meant: impl Fn(&TenantId) -> bool) {
+        self.pool.close_tenants(&is_meant);
+        self.shares.close_tenants(&is_meant);
     }
 
     /// Drops every idle connection, and keeps none from now on: for a drain.
@@ -335,14 +347,15 @@ where
         let began = Instant::now();
         let closed = |error: hyper::Error| HopFault::before(fault::of_exchange(&error));
         let Some(tls) = &exchange.site.tls else {
-            let dialled = self.dialer.dial(vetted, exit).await.map_err(|fault| HopFault::of_dial(&fault))?;
+            let dialled = self.dialer.dial(vetted, exit).await;
+            let dialled = dialled.map_err(|fault| HopFault::of_dial(&fault, &exchange.passage))?;
             let wire = Arc::clone(dialled.stream.wire());
             let way = Way::dialled(&dialled, wire.connected.duration_since(began), Duration::ZERO);
             let link = Link::open(&self.http, dialled, wire).await.map_err(closed)?;
             return Ok((Opened::Alone(link), way));
         };
         let dialled = Box::pin(self.dialer.dial_tls(vetted, exit, tls)).await;
-        let dialled = dialled.map_err(|fault| HopFault::of_dial(&fault))?;
+        let dialled = dialled.map_err(|fault| HopFault::of_dial(&fault, &exchange.passage))?;
         let wire = Arc::clone(dialled.stream.get_ref().0.wire());
         let connected = wire.connected;
         let way = Way::dialled(&dialled, connected.duration_since(began), connected.elapsed());

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use listen::Interrupted;
+use http::HeaderValue;
 use outbound::resolve::NotVetted;
 use outbound::{ErrorType, Refused, ResolveError};
 
-use crate::forward::HopFault;
 use crate::forward::headers::HeaderFault;
+use crate::forward::{HopFault, Tried};
 use crate::policy::Denied;
 use crate::{CallsFull, NoExit, Refusal, SendState};
 
@@ -20,7 +20,14 @@ pub(crate) struct No {
     /// What a DNS server said.
     pub(crate) rcode: Option<Box<str>>,
     pub(crate) retry_after: Option<Duration>,
+    /// Of the whole call: for the caller.
     pub(crate) send_state: SendState,
+    /// Of the hop that it ended with, where that is another: for its record.
+    pub(crate) hop_state: Option<SendState>,
+    /// The connection that was tried in vain, or broke.
+    pub(crate) tried: Option<Tried>,
+    /// `Tidegate-Hops`, where some were answered before.
+    pub(crate) hops: Option<Box<HeaderValue>>,
     /// For the record: what decided, in words.
     pub(crate) detail: Box<str>,
 }
@@ -34,16 +41,11 @@ impl No {
             rcode: None,
             retry_after: None,
             send_state: SendState::NotSent,
+            hop_state: None,
+            tried: None,
+            hops: None,
             detail: detail.into(),
         }
-    }
-}
-
-impl No {
-    /// Waiting was given up while a request may have been on its way: nobody knows how much of it got there, so that it
-    /// is not said that nothing did.
-    pub(crate) fn while_sending(interrupted: Interrupted) -> Self {
-        Self { send_state: SendState::SentNoResponse, ..interrupted.into() }
     }
 }
 
@@ -85,8 +87,8 @@ impl From<NoExit> for No {
 
 impl From<HopFault> for No {
     fn from(fault: HopFault) -> Self {
-        let HopFault { refusal, error_type, state, detail, .. } = fault;
-        Self { error_type: Some(error_type), send_state: state, ..Self::new(refusal, detail) }
+        let HopFault { refusal, error_type, state, detail, tried } = fault;
+        Self { error_type: Some(error_type), send_state: state, tried, ..Self::new(refusal, detail) }
     }
 }
 

@@ -136,9 +136,9 @@ impl<T> Pool<T> {
         drop(ended);
     }
 
-    /// Drops every idle connection of a tenant, whose credentials or exits may have changed.
-    pub fn close_tenant(&self, tenant: &TenantId) {
-        let ended = self.shelves().remove_where(|site, _| site.tenant == *tenant);
+    /// Drops every idle connection of those tenants.
+    pub fn close_tenants(&self, is_meant: impl Fn(&TenantId) -> bool) {
+        let ended = self.shelves().remove_where(|site, _| is_meant(&site.tenant));
         drop(ended);
     }
 

@@ -1,21 +1,33 @@
 //! Calls under way, for whoever wants to see them: who makes each, where it leads, since when, and what has passed.
 //!
 //! A call is on the list for as long as it counts as one ([`crate::Call`]). What is learnt later, its exit and what
-//! counts its bytes, is set once, without a lock.
+//! counts its bytes, is set once, without a lock. So is the word that it has to end now ([`Stop`]); `rights.rs` says when.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
-use domain::ConnectionId;
+use domain::{Clock, ConnectionId, ConnectorId};
+use futures_util::task::AtomicWaker;
+use listen::Halt;
 use outbound::Authority;
 use tokio::time::Instant;
 
+use crate::caller::Identified;
 use crate::forward::Tally;
+use crate::rights::Stop;
 use crate::tunnel::Live;
-use crate::{About, Asked, Caller, CorrelationId, Entry, Way};
+use crate::way::instant_of;
+use crate::{Asked, Caller, CorrelationId, Entry, Way};
+
+/// How long a request may go on beyond the end of its caller's proof; a tunnel ends with it. A call that begins in the
+/// last second of a grant is not cut in the middle of a short answer, and nobody keeps a stream for longer than clocks may
+/// differ anyway.
+pub const GRACE: Duration = Duration::from_millis(GRACE_MS);
+const GRACE_MS: u64 = crate::caller::LEEWAY_SECONDS * 1000;
 
 /// One call under way.
 #[derive(Debug)]
@@ -25,21 +37,29 @@ pub struct Running {
     /// By which door it came.
     pub way: Way,
     /// Who makes it.
-    pub caller: Arc<Caller>,
+    pub identified: Identified,
     /// The connection that it is a call of.
     pub connection: Option<ConnectionId>,
+    /// That connection's connector.
+    pub connector: Option<ConnectorId>,
     /// What it asked for. Where it follows redirects, its first hop.
     pub authority: Authority,
+    /// Where a redirect has led it since.
+    moved: Mutex<Option<Authority>>,
     began: Instant,
+    /// When it has to be over, if it is none that becomes a tunnel.
+    until: Option<Instant>,
     exit: OnceLock<IpAddr>,
     carries: OnceLock<Carries>,
+    stop: OnceLock<Stop>,
+    waker: AtomicWaker,
 }
 
 /// What counts a call's bytes.
 #[derive(Debug)]
 pub(crate) enum Carries {
     /// A tunnel, or a request that became one.
-    Tunnel(Arc<Live<About>>),
+    Tunnel(Arc<Live<CorrelationId>>),
     /// A request whose answer has begun.
     Answer(Arc<Tally>),
 }
@@ -56,18 +76,67 @@ pub enum Stage {
 }
 
 impl Running {
-    /// One that begins, of a connection if of one.
-    pub(crate) fn new(correlation: CorrelationId, asked: &Asked, caller: &Arc<Caller>, of: Option<&Entry>) -> Self {
+    /// One that begins, of a connection if of one. Of the end of its caller's proof the wall clock is read now.
+    pub(crate) fn new(
+        correlation: CorrelationId,
+        asked: &Asked,
+        identified: &Identified,
+        of: Option<&Entry>,
+        clock: &dyn Clock,
+    ) -> Self {
+        let until = identified.caller.until_unix_ms;
+        let until = until.map(|until| instant_of(until.saturating_add(GRACE_MS), clock.unix_ms()));
         Self {
             correlation,
             way: asked.way,
-            caller: Arc::clone(caller),
+            identified: identified.clone(),
             connection: of.map(|entry| entry.connection.id().clone()),
+            connector: of.map(|entry| entry.connection.connector_id().clone()),
             authority: asked.authority.clone(),
+            moved: Mutex::new(None),
             began: Instant::now(),
+            until,
             exit: OnceLock::new(),
             carries: OnceLock::new(),
+            stop: OnceLock::new(),
+            waker: AtomicWaker::new(),
         }
+    }
+
+    /// Who makes it.
+    pub fn caller(&self) -> &Caller {
+        &self.identified.caller
+    }
+
+    /// Where it leads now: its present hop.
+    pub fn leads_to(&self) -> Authority {
+        lock(&self.moved).as_ref().unwrap_or(&self.authority).clone()
+    }
+
+    /// A redirect leads it on.
+    pub(crate) fn moves_to(&self, authority: &Authority) {
+        *lock(&self.moved) = Some(authority.clone());
+    }
+
+    /// Whether its time is over.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// Ends it now, whatever it waits for. The first word counts.
+    pub(crate) fn stop(&self, why: Stop) {
+        self.stop.get_or_init(|| why);
+        // Against the fence in `carries`: of the two, one at least sees what the other has set.
+        fence(Ordering::SeqCst);
+        if let Some(Carries::Tunnel(live)) = self.carries.get() {
+            live.stop(why.refusal());
+        }
+        self.waker.wake();
+    }
+
+    /// Why it has to end, if it has to.
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        self.stop.get().copied()
     }
 
     /// How long it has been under way.
@@ -103,8 +172,23 @@ impl Running {
         self.exit.get_or_init(|| exit);
     }
 
+    /// From here on it is a tunnel, or has an answer. A tunnel that opens while its call is stopped ends at once.
     pub(crate) fn carries(&self, what: Carries) {
-        self.carries.get_or_init(|| what);
+        let what = self.carries.get_or_init(|| what);
+        fence(Ordering::SeqCst);
+        if let (Carries::Tunnel(live), Some(stop)) = (what, self.stopped()) {
+            live.stop(stop.refusal());
+        }
+    }
+}
+
+impl Halt for Running {
+    fn wakes(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    fn has_come(&self) -> bool {
+        self.stop.get().is_some()
     }
 }
 
@@ -140,11 +224,16 @@ impl List {
 
     /// Every one, in no order. Beginning and ending wait while a sixteenth of them is copied.
     pub(crate) fn all(&self) -> Vec<Arc<Running>> {
-        let mut all = Vec::new();
+        self.those(|_| true)
+    }
+
+    /// Those that `is_meant` says yes to. They wait meanwhile, too.
+    pub(crate) fn those(&self, is_meant: impl Fn(&Running) -> bool) -> Vec<Arc<Running>> {
+        let mut those = Vec::new();
         for shard in &self.shards {
-            all.extend(lock(shard).values().cloned());
+            those.extend(lock(shard).values().filter(|running| is_meant(running)).cloned());
         }
-        all
+        those
     }
 
     fn shard(&self, place: u64) -> MutexGuard<'_, HashMap<u64, Arc<Running>>> {

@@ -4,6 +4,7 @@
 //! What follows a yes is in `way/`: a tunnel, a request that is forwarded, a call of a connection. Each hop of a
 //! redirect chain comes back to [`Egress::judge`] and is judged as the first was.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use listen::{Exchange, Reply};
@@ -19,7 +20,7 @@ use crate::policy::{SniRule, Unseen};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
-use crate::{Asked, Call, Egress, Refusal, Running};
+use crate::{Asked, Call, Egress, Refusal, Running, Stop};
 
 /// A call that may go out, with everything that was decided on it.
 #[derive(Debug)]
@@ -64,11 +65,13 @@ where
         // 3. What of it may travel, and has it been here before? And is there room for one more of this caller?
         let cleaned = headers::clean_request(fields_of(exchange.head())?, &asked, &node.names)?;
         let call = self.parts.calls.begin(&identified.caller, &node.settings.calls_max)?;
-        let call = call.shown_as(Running::new(trace.correlation, &asked, &identified.caller, entry.as_ref()));
+        let clock = &*self.parts.ends.clock;
+        let call = call.shown_as(Running::new(trace.correlation, &asked, &identified, entry.as_ref(), clock));
 
-        // 4. May it go there, and by which address? A caller who hangs up meanwhile stops the asking.
+        // 4. May it go there, and by which address? A caller who hangs up meanwhile stops the asking, and so does whoever
+        // takes its right (rights.rs).
         let judging = self.judge(&node, &identified, &asked, trace);
-        let judged = exchange.drive(judging).await.map_err(No::from)??;
+        let judged = call.drive(exchange, pin!(judging)).await??;
 
         // 5. Out: what happens from here on, and how it ends, is in the record.
         let going = Going { node, identified, asked, judged, cleaned, call };
@@ -80,7 +83,8 @@ where
         }
     }
 
-    /// One hop: switches, the name, the addresses, the exit.
+    /// One hop: the caller's right, switches, the name, the addresses, the exit. The call is on the list by now: what
+    /// changes from here on ends it there.
     pub(crate) async fn judge(
         &self,
         node: &Snapshot,
@@ -90,7 +94,10 @@ where
     ) -> Result<Judged, No> {
         let caller = &*identified.caller;
 
-        // 1. Is it switched off, for whatever reason that does not wait for a rule?
+        // 1. May the caller call at all by now, and is this switched off, for whatever reason that does not wait for a rule?
+        if !self.parts.callers.still_good(identified) {
+            return Err(Stop::Revoked.into());
+        }
         let of_host = node.policy.connector(asked.authority.host()).map(|found| &found.connector);
         for connector in [trace.record().connector.as_ref(), of_host] {
             if let Some(why) = self.parts.switches.thrown(&caller.tenant, connector, &asked.authority, asked.way) {

@@ -135,6 +135,14 @@ impl Switches {
         thrown.iter().find(|switch| switch.scope.covers(tenant, connector, to, way)).cloned()
     }
 
+    /// Is every call of this tenant off?
+    pub(crate) fn cover_all_of(&self, tenant: &TenantId) -> bool {
+        self.thrown
+            .load()
+            .iter()
+            .any(|switch| switch.scope == Scope { tenant: Some(tenant.clone()), ..Scope::default() })
+    }
+
     /// All of them.
     pub fn all(&self) -> Arc<Vec<Switch>> {
         self.thrown.load_full()

@@ -16,7 +16,7 @@ use crate::no::No;
 use crate::policy::Allowed;
 use crate::record::{Record, Recorder, SendState, Times};
 use crate::tunnel::{End, Live, Mismatch};
-use crate::{About, Asked, Caller, CorrelationId, Refusal, Way};
+use crate::{Asked, Caller, CorrelationId, Refusal, Way};
 
 /// Bytes of a target that could not be read, and of a path.
 const TEXT_BYTES_MAX: usize = 256;
@@ -31,8 +31,9 @@ pub(crate) struct Trace {
     ends: Arc<Ends>,
     /// A record is still to be written.
     owed: bool,
-    /// What counts the bytes from here on.
-    tunnel: Option<Arc<Live<About>>>,
+    /// What counts the bytes from here on: a tunnel, or else a hop.
+    tunnel: Option<Arc<Live<CorrelationId>>>,
+    tally: Option<Arc<Tally>>,
 }
 
 /// Where records go, and by which clock.
@@ -50,7 +51,7 @@ impl Trace {
     pub(crate) fn begin(correlation: CorrelationId, peer: SocketAddr, ends: Arc<Ends>) -> Self {
         let hop_began = ends.clock.monotonic();
         let record = Box::new(blank(correlation, peer));
-        Self { correlation, way: None, hop_began, record, ends, owed: true, tunnel: None }
+        Self { correlation, way: None, hop_began, record, ends, owed: true, tunnel: None, tally: None }
     }
 
     /// What was asked, as it came: for a call that ended before it was understood.
@@ -98,16 +99,27 @@ impl Trace {
         let left = Box::new(blank(correlation, self.record.peer));
         let record = std::mem::replace(&mut self.record, left);
         let owed = std::mem::take(&mut self.owed);
-        Self { correlation, way, hop_began, record, ends: Arc::clone(&self.ends), owed, tunnel: self.tunnel.take() }
+        let (tunnel, tally) = (self.tunnel.take(), self.tally.take());
+        Self { correlation, way, hop_began, record, ends: Arc::clone(&self.ends), owed, tunnel, tally }
     }
 
-    /// A request may be on its way from here on: whoever gives up waiting does not know how much of it got there.
-    pub(crate) fn is_sending(&mut self) {
+    /// A request may be on its way from here on: whoever gives up waiting does not know how much of it got there, but how
+    /// much was handed over.
+    pub(crate) fn is_sending(&mut self, tally: &Arc<Tally>) {
         self.record.send_state = SendState::SentNoResponse;
+        self.tally = Some(Arc::clone(tally));
+    }
+
+    /// A no to what is under way: nobody knows more of how far it got than is known here. Once a hop was answered, a later
+    /// one that was not sent does not make it as if nothing had been asked.
+    pub(crate) fn so_far(&self, no: No) -> No {
+        let state = self.record.send_state;
+        let is_unsaid = self.record.hop > 0 && state == SendState::NotSent;
+        No { send_state: if is_unsaid { SendState::Response } else { state }, hop_state: Some(state), ..no }
     }
 
     /// From here on a tunnel counts what passes.
-    pub(crate) fn goes_through(&mut self, tunnel: &Arc<Live<About>>) {
+    pub(crate) fn goes_through(&mut self, tunnel: &Arc<Live<CorrelationId>>) {
         self.tunnel = Some(Arc::clone(tunnel));
     }
 
@@ -171,11 +183,14 @@ impl Trace {
         self.record.times.tls_us = micros(tls);
     }
 
-    pub(crate) fn counted(&mut self, tally: &Tally) {
-        self.bytes(tally.sent_bytes(), tally.received_bytes());
+    /// What was counted of the hop goes into its record.
+    fn count(&mut self) {
+        if let Some(tally) = self.tally.take() {
+            self.bytes(tally.sent_bytes(), tally.received_bytes());
+        }
     }
 
-    pub(crate) fn bytes(&mut self, sent: u64, received: u64) {
+    fn bytes(&mut self, sent: u64, received: u64) {
         self.record.sent_bytes = sent;
         self.record.received_bytes = received;
     }
@@ -190,6 +205,7 @@ impl Trace {
 
     /// The hop is over, and another one follows: what is said of the call stays.
     pub(crate) fn next_hop(&mut self) {
+        self.count();
         let next = self.record.hop.saturating_add(1);
         let mut kept = Record {
             hop: next,
@@ -220,7 +236,12 @@ impl Trace {
         self.ends.metrics.refused(no.refusal);
         self.record.outcome = no.refusal.code().into();
         self.record.detail.clone_from(&no.detail);
-        self.record.send_state = no.send_state;
+        self.record.send_state = no.hop_state.unwrap_or(no.send_state);
+        if let Some(tried) = no.tried {
+            self.record.address = Some(tried.address.socket());
+            self.record.exit = tried.exit;
+        }
+        self.count();
         self.owed = false;
         write(&self.ends, (*self.record).clone(), self.hop_began);
     }
@@ -232,6 +253,7 @@ impl Trace {
 
     fn end(&mut self, outcome: &str, detail: &str) {
         self.owed = false;
+        self.count();
         if let Some(tunnel) = self.tunnel.take() {
             let (sent, received) = (tunnel.to_destination(), tunnel.to_client());
             self.bytes(sent, received);
@@ -244,7 +266,6 @@ impl Trace {
                 };
             }
         }
-        self.ends.metrics.relayed(self.record.sent_bytes, self.record.received_bytes);
         let left = blank(self.correlation, self.record.peer);
         let record = std::mem::replace(&mut *self.record, left);
         write(&self.ends, Record { outcome: outcome.into(), detail: detail.into(), ..record }, self.hop_began);
@@ -269,6 +290,7 @@ impl Drop for Trace {
 fn write(ends: &Ends, mut record: Record, since: Duration) {
     record.ended_unix_ms = ends.clock.unix_ms();
     record.times.total_us = micros(ends.clock.monotonic().saturating_sub(since));
+    ends.metrics.relayed(record.sent_bytes, record.received_bytes);
     ends.recorder.record(record);
 }
 

@@ -4,6 +4,7 @@
 mod rig;
 
 use rig::{Origin, Rig, head_of};
+use tidegate_egress::SendState;
 use tidegate_egress::switches::Scope;
 
 #[test]
@@ -211,6 +212,7 @@ fn a_call_of_a_connection_has_its_credential_and_nothing_of_the_caller_s() {
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer}");
     let head = head_of(&answer);
     assert!(head.contains("tidegate-send-state: response") && !head.contains("forged"), "{head}");
+    assert!(head.contains("via: 1.1 edge"), "{head}");
     let seen = origin.seen();
     assert!(seen.starts_with("GET /base/v1/things?q=1 HTTP/1.1\r\n"), "{seen}");
     assert!(seen.contains("authorization: Bearer the-real-key\r\n") && !seen.contains("10.0.0.1"), "{seen}");
@@ -305,6 +307,58 @@ fn behind_a_forged_proof_the_connection_ends() {
 }
 
 #[test]
+fn a_chain_that_is_refused_or_fails_tells_its_hops_and_each_record_is_its_hops_own() {
+    let origin = Origin::provider();
+    let rig = Rig::with_connection_to(&origin);
+    for (path, port, code, end, address) in [
+        ("denied", 9, "redirect-refused", "destination-not-allowed", None),
+        ("dead", 1, "connect-failed", "connect-failed", Some("127.0.0.1:1".parse().unwrap())),
+    ] {
+        let answer = rig.exchange(&format!(
+            "POST /c/conn_api/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTidegate-Grant: {}\r\nContent-Length: 5\r\n\
+             Tidegate-Follow-Redirects: 3\r\n\r\nhello",
+            rig.token()
+        ));
+        assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{answer}");
+        let head = head_of(&answer);
+        assert!(head.contains("tidegate-send-state: response"), "of the call: {head}");
+        let hops = format!(
+            "tidegate-hops: \"https://{}/base/{path}\";status=302, \"https://origin.test:{port}/x\";refusal={end}",
+            origin.name()
+        );
+        assert!(head.contains(&hops), "{head}");
+        let [first, last] = &rig.records(2)[..] else { unreachable!() };
+        assert_eq!((first.sent_bytes, first.received_bytes, first.status), (5, 4, Some(302)), "{first:?}");
+        assert_eq!((first.send_state, last.send_state), (SendState::Response, SendState::NotSent), "{last:?}");
+        assert_eq!((last.hop, &*last.outcome, last.address, last.sent_bytes), (1, code, address, 0), "{last:?}");
+    }
+}
+
+#[test]
+fn what_fails_is_recorded_with_where_it_went_and_how_much_of_it() {
+    let rig = Rig::start();
+    let (proof, large) = (rig.proof(), 8_000_000);
+    let origin = Origin::resetting_after(1_000_000);
+    let mut client = rig.open();
+    let head =
+        format!("POST http://{0}/ HTTP/1.1\r\nHost: {0}\r\n{proof}Content-Length: {large}\r\n\r\n", origin.name());
+    client.send(head.as_bytes());
+    client.send_in_vain(&vec![b'x'; large]);
+    let record = rig.record();
+    assert_eq!((&*record.outcome, record.send_state), ("response-incomplete", SendState::PartiallySent), "{record:?}");
+    assert_eq!(record.address, Some(([127, 0, 0, 1], origin.port()).into()), "{record:?}");
+    assert_eq!(record.exit, Some([127, 0, 0, 1].into()), "{record:?}");
+    assert!(record.sent_bytes > 900_000 && record.sent_bytes < large as u64, "{record:?}");
+
+    for asked in ["CONNECT origin.test:1 HTTP/1.1", "GET http://origin.test:1/ HTTP/1.1"] {
+        rig.exchange(&format!("{asked}\r\nHost: origin.test:1\r\n{proof}\r\n"));
+        let record = rig.record();
+        assert_eq!((&*record.outcome, record.send_state), ("connect-failed", SendState::NotSent), "{record:?}");
+        assert_eq!(record.address, Some(([127, 0, 0, 1], 1).into()), "{record:?}");
+    }
+}
+
+#[test]
 fn whoever_names_no_connection_of_his_own_learns_nothing() {
     let origin = Origin::provider();
     let rig = Rig::with_connection_to(&origin);
@@ -376,7 +430,7 @@ fn a_caller_who_hangs_up_does_not_make_it_as_if_nothing_was_sent() {
     origin.await_bytes();
     client.reset();
     let record = rig.record();
-    assert_eq!((record.send_state, record.status), (tidegate_egress::SendState::SentNoResponse, None), "{record:?}");
+    assert_eq!((record.send_state, record.status), (SendState::SentNoResponse, None), "{record:?}");
 }
 
 #[test]

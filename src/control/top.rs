@@ -108,7 +108,7 @@ pub(crate) struct CallLine {
 impl CallLine {
     fn of(running: &Running) -> Self {
         let (sent_bytes, received_bytes) = running.bytes();
-        let caller = &running.caller;
+        let caller = running.caller();
         Self {
             correlation: running.correlation.to_string(),
             tenant: caller.tenant.clone(),
@@ -144,7 +144,7 @@ pub(crate) fn top(calls: &Calls, ports: &Ports, query: &TopQuery, now_unix_ms: u
     let mut all = calls.list();
     let is_for_all = match &query.whose {
         Whose::Tenant(tenant) => {
-            all.retain(|running| running.caller.tenant == *tenant);
+            all.retain(|running| running.caller().tenant == *tenant);
             false
         }
         Whose::AllTenants => true,
@@ -156,7 +156,7 @@ pub(crate) fn top(calls: &Calls, ports: &Ports, query: &TopQuery, now_unix_ms: u
         under_way: all.len() as u64,
         tunnels,
         tenants: counts(&all, |_| None),
-        callers: counts(&all, |running| Some(running.caller.identity.to_string())),
+        callers: counts(&all, |running| Some(running.caller().identity.to_string())),
         ports: pressure
             .into_iter()
             .map(|worst| PortLine { exit: worst.exit, to: worst.to, open: worst.open, open_max: worst.open_max })
@@ -187,7 +187,7 @@ fn first(all: Vec<Arc<Running>>, query: &TopQuery) -> Vec<Arc<Running>> {
 fn counts(all: &[Arc<Running>], also: impl Fn(&Running) -> Option<String>) -> Vec<Count> {
     let mut counts: HashMap<(TenantId, Option<String>), u64> = HashMap::new();
     for running in all {
-        *counts.entry((running.caller.tenant.clone(), also(running))).or_default() += 1;
+        *counts.entry((running.caller().tenant.clone(), also(running))).or_default() += 1;
     }
     let mut counts: Vec<Count> =
         counts.into_iter().map(|((tenant, caller), under_way)| Count { tenant, caller, under_way }).collect();
@@ -199,7 +199,7 @@ fn counts(all: &[Arc<Running>], also: impl Fn(&Running) -> Option<String>) -> Ve
     counts
 }
 
-/// A tunnel to be closed.
+/// A call to be closed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Close {
@@ -212,7 +212,7 @@ pub(crate) struct Close {
 pub(crate) enum Closed {
     /// A tunnel, which is told to end.
     Tunnel,
-    /// It is a request that is under way: what it has sent cannot be taken back, and it ends by itself.
+    /// A request, which is told to end: what it has sent cannot be taken back.
     Request,
     /// Nothing of this id is under way.
     Nothing,

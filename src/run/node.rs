@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::Clock;
-use egress::{CorrelationId, Refusal};
+use egress::{CorrelationId, Stage};
 use eventlog::holding::{Held, HoldingFilter};
 use eventlog::records::RecordStore;
 use eventlog::{EventLog, HoldingStore, ReadError, Scope};
@@ -62,14 +62,13 @@ impl crate::control::node::Node for Node {
     }
 
     fn egress_close(&self, id: CorrelationId) -> Option<Closed> {
-        let parts = self.way_out.as_ref()?.egress.parts();
-        let stopped = parts.tunnels.stop(Refusal::SwitchedOff, |about| about.correlation == id);
-        if stopped > 0 {
-            tracing::info!(correlation = %id, "a tunnel was closed by an operator");
-            return Some(Closed::Tunnel);
-        }
-        let is_request = parts.calls.list().iter().any(|running| running.correlation == id);
-        Some(if is_request { Closed::Request } else { Closed::Nothing })
+        let closed = match self.way_out.as_ref()?.egress.close(id) {
+            Some(Stage::Tunnel) => Closed::Tunnel,
+            Some(Stage::Waiting | Stage::Answer) => Closed::Request,
+            None => return Some(Closed::Nothing),
+        };
+        tracing::info!(correlation = %id, "a call was closed by an operator");
+        Some(closed)
     }
 
     async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {

@@ -14,10 +14,7 @@ use egress::metrics::Metrics;
 use egress::ports::{PortCounting, PortMetrics, PortRange, Ports, Pressure};
 use egress::ranges::{self, At, BookFound, PublicSite, RangesMetrics, Shelf};
 use egress::switches::Switches;
-use egress::{
-    About, Callers, Calls, Connections, Egress, Ends, Exits, Parts, Policy, Recorder, Refusal, Settings, Snapshot,
-    settings,
-};
+use egress::{Callers, Calls, Connections, Egress, Ends, Exits, Parts, Policy, Recorder, Settings, Snapshot, settings};
 use listen::{Behaviour, Forms, HalfClose, ServerHandle, TlsBounds, TlsServer};
 use outbound::dial::TcpConnector;
 use outbound::resolve::{CachedResolver, DnsResolver};
@@ -231,7 +228,7 @@ impl WayOut {
         runtime.spawn(self.revocations.keep_looking());
         runtime.spawn(Arc::clone(&self.loader.shelf).keep_looking());
         runtime.spawn(upkeep(Arc::clone(&egress)));
-        runtime.spawn(keep_right(Arc::clone(&egress)));
+        runtime.spawn(Arc::clone(&egress).keep_right());
         runtime.spawn(drain(Arc::clone(&egress), server.clone(), file.listener.drain_timeout));
 
         let bounds = config::Listener { connections_max: self.connections_max, ..file.listener.clone() };
@@ -266,32 +263,6 @@ async fn upkeep(egress: Arc<Outward>) {
         tokio::time::sleep(REAP_EVERY).await;
         egress.parts().forward.reap();
         egress.parts().callers.sweep();
-    }
-}
-
-/// Ends tunnels that are not right any more: their callers' proofs are gone, or a switch was thrown.
-async fn keep_right(egress: Arc<Outward>) {
-    let parts = egress.parts();
-    let (mut callers, mut switches) = (parts.callers.watch(), parts.switches.watch());
-    loop {
-        let changed = tokio::select! {
-            changed = callers.changed() => changed,
-            changed = switches.changed() => changed,
-        };
-        if changed.is_err() {
-            return;
-        }
-        let node = parts.snapshot.load_full();
-        let is_off = |about: &About| {
-            let of_host = node.policy.connector(about.authority.host()).map(|found| &found.connector);
-            let thrown = |connector| parts.switches.thrown(about.tenant(), connector, &about.authority, about.way);
-            [about.connector.as_ref(), of_host].into_iter().any(|connector| thrown(connector).is_some())
-        };
-        let revoked = parts.tunnels.stop(Refusal::CallerUnknown, |about| !parts.callers.still_good(&about.identified));
-        let off = parts.tunnels.stop(Refusal::SwitchedOff, is_off);
-        if revoked + off > 0 {
-            tracing::info!(revoked, off, "tunnels were ended");
-        }
     }
 }
 

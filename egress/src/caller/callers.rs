@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use domain::Clock;
+use domain::{Clock, TenantId};
 use listen::Vouching;
 use ratelimit::Source;
 use ring::digest::{Context, SHA256};
@@ -115,6 +115,12 @@ enum By {
 }
 
 impl Identified {
+    /// Whoever has some token.
+    #[cfg(test)]
+    pub(crate) fn by_token(caller: &Arc<Caller>) -> Self {
+        Self { caller: Arc::clone(caller), by: By::Token(TokenHash::of(b"")) }
+    }
+
     /// Was it by what the connection has shown, and nothing that the request presented?
     pub(crate) fn by_connection(&self) -> bool {
         matches!(self.by, By::Certificate(..))
@@ -218,13 +224,10 @@ impl Callers {
         Ok(identified)
     }
 
-    /// May what this caller holds open stay so? Asked when [`Callers::watch`] changes; the end of a grant is in
-    /// [`Caller::until_unix_ms`].
+    /// May what this caller has under way go on? Asked when [`Callers::watch`] changes. That its proof runs out is another
+    /// matter, [`Caller::until_unix_ms`]: whoever holds something open keeps to that by himself.
     pub fn still_good(&self, identified: &Identified) -> bool {
         let caller = &*identified.caller;
-        if caller.until_unix_ms.is_some_and(|until_ms| self.clock.unix_ms() >= until_ms) {
-            return false;
-        }
         let directory = self.directory.load();
         let is_known = match (&identified.by, &caller.identity) {
             (By::Grant(verified), Identity::Grant { issuer, .. }) => {
@@ -239,6 +242,11 @@ impl Callers {
             (By::Grant(_) | By::Token(_) | By::Certificate(..), _) => false,
         };
         is_known && !self.revocations.cover(caller)
+    }
+
+    /// Is everything revoked that is this tenant's?
+    pub(crate) fn have_revoked(&self, tenant: &TenantId) -> bool {
+        self.revocations.cover_all_of(tenant)
     }
 
     /// A number that changes whenever [`Callers::still_good`] may say something else.

@@ -221,9 +221,14 @@ impl List {
         self.grants.len() + self.runs.values().map(Vec::len).sum::<usize>() + self.tenants.len()
     }
 
+    /// Is everything revoked that is this tenant's?
+    fn covers_all_of(&self, tenant: &TenantId, now_ms: u64) -> bool {
+        self.tenants.get(tenant).is_some_and(|until_ms| *until_ms > now_ms)
+    }
+
     /// Is this caller revoked?
     pub(super) fn covers(&self, caller: &Caller, now_ms: u64) -> bool {
-        if self.tenants.get(&caller.tenant).is_some_and(|until_ms| *until_ms > now_ms) {
+        if self.covers_all_of(&caller.tenant, now_ms) {
             return true;
         }
         let Identity::Grant { id, .. } = &caller.identity else { return false };

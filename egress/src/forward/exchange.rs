@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::body::{BodyFault, Tally};
 use super::download::{self, Begun, Download, Home};
-use super::fault::{self, HopFault};
+use super::fault::{self, HopFault, Tried};
 use super::link::Link;
 use super::patience::{Patience, Waits};
 use super::source::Source;
@@ -36,6 +36,10 @@ pub(super) struct Way {
 impl Way {
     pub(super) fn pooled(address: VettedAddr, local: SocketAddr) -> Self {
         Self { address, local, pooled: true, connect: Duration::ZERO, tls: Duration::ZERO }
+    }
+
+    pub(super) fn tried(&self) -> Tried {
+        Tried { address: self.address, exit: Some(self.local.ip()) }
     }
 
     pub(super) fn dialled<S>(dialled: &Dialled<S>, connect: Duration, tls: Duration) -> Self {
@@ -65,8 +69,9 @@ pub(super) enum Failed {
 
 impl Exchange {
     /// What is wrong already is said here.
-    pub(super) fn of(hop: Hop, tally: Arc<Tally>) -> Result<(Self, Request<Upload>), BodyFault> {
-        let Hop { asked, tenant, connection, passage, headers, credential_query, body, upgrade, waits, bounds } = hop;
+    pub(super) fn of(hop: Hop) -> Result<(Self, Request<Upload>), BodyFault> {
+        let Hop { asked, tenant, connection, passage, headers, credential_query, body, .. } = hop;
+        let (upgrade, waits, bounds, tally) = (hop.upgrade, hop.waits, hop.bounds, hop.tally);
         let tls = passage.tls.as_ref().map(|tls| if upgrade { tls.without_http2() } else { tls.clone() });
         if asked.authority != *passage.vetted.authority() || passage.tls.is_some() != (asked.scheme == Scheme::Https) {
             return Err(BodyFault::new(Refusal::Internal, "what is asked is not what was decided"));
@@ -112,7 +117,7 @@ impl Exchange {
             HeadFailed::NotBegun(request) if link.wire.written() == written => Failed::NotBegun(request),
             HeadFailed::NotBegun(_) => {
                 let why = BodyFault::new(Refusal::ResponseIncomplete, "the destination hung up");
-                Failed::Fault(HopFault::of(why, SendState::PartiallySent, Some(way.address)))
+                Failed::Fault(HopFault::of(why, SendState::PartiallySent, Some(way.tried())))
             }
             HeadFailed::Fault(fault) => {
                 let state = match (link.wire.written() > written, self.tally.is_sent()) {
@@ -120,14 +125,14 @@ impl Exchange {
                     (true, false) => SendState::PartiallySent,
                     (true, true) => SendState::SentNoResponse,
                 };
-                Failed::Fault(HopFault::of(fault, state, Some(way.address)))
+                Failed::Fault(HopFault::of(fault, state, Some(way.tried())))
             }
         })?;
         let first_byte = began.elapsed();
         patience.renew();
         let answered = self.receive(answer, link, patience, pool).await;
         let (response, upgraded) =
-            answered.map_err(|fault| Failed::Fault(HopFault::of(fault, SendState::Response, Some(way.address))))?;
+            answered.map_err(|fault| Failed::Fault(HopFault::of(fault, SendState::Response, Some(way.tried()))))?;
         let Way { address, local, pooled, connect, tls } = way;
         let went = Went { address, local, pooled, version: HttpVersion::Http11, connect, tls, first_byte };
         Ok(Answered { response, went, tally: Arc::clone(&self.tally), upgraded })

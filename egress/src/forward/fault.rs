@@ -2,11 +2,13 @@
 
 use std::error::Error as _;
 use std::io;
+use std::net::IpAddr;
 
 use outbound::dial::{ConnectFault, DialError, DialFault, TlsFault};
 use outbound::{ErrorType, VettedAddr};
 use thiserror::Error;
 
+use super::Passage;
 use super::body::BodyFault;
 use super::patience::Expired;
 use crate::{Refusal, SendState};
@@ -23,8 +25,17 @@ pub struct HopFault {
     pub state: SendState,
     /// For the operator.
     pub detail: Box<str>,
-    /// The address that was tried last or used.
-    pub address: Option<VettedAddr>,
+    /// The connection that was tried last, or used; none if nothing was dialled.
+    pub tried: Option<Tried>,
+}
+
+/// A connection that a hop was to go over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tried {
+    /// Where to.
+    pub address: VettedAddr,
+    /// From where; none where the kernel was to choose and has not.
+    pub exit: Option<IpAddr>,
 }
 
 impl HopFault {
@@ -33,12 +44,13 @@ impl HopFault {
         Self::of(fault, SendState::NotSent, None)
     }
 
-    pub(crate) fn of(fault: BodyFault, state: SendState, address: Option<VettedAddr>) -> Self {
+    pub(crate) fn of(fault: BodyFault, state: SendState, tried: Option<Tried>) -> Self {
         let BodyFault { refusal, error_type, detail } = fault;
-        Self { refusal, error_type, state, detail: detail.into(), address }
+        Self { refusal, error_type, state, detail: detail.into(), tried }
     }
 
-    pub(crate) fn of_dial(error: &DialError) -> Self {
+    /// `passage` is what was to be dialled.
+    pub(crate) fn of_dial(error: &DialError, passage: &Passage) -> Self {
         let address = match &error.fault {
             DialFault::Tls { address, .. } => Some(*address),
             DialFault::NoExit | DialFault::Connect(_) => error.failed.last().map(|attempt| attempt.address),
@@ -49,7 +61,7 @@ impl HopFault {
             error_type: error.error_type(),
             state: SendState::NotSent,
             detail: error.to_string().into(),
-            address,
+            tried: address.map(|address| Tried { address, exit: passage.leaves_from(address) }),
         }
     }
 }

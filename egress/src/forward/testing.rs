@@ -200,6 +200,7 @@ pub(crate) fn hop() -> Hop {
         upgrade: false,
         waits: Waits::default(),
         bounds: Bounds { request_bytes_max: 1 << 20, response_bytes_max: 1 << 20 },
+        tally: Arc::default(),
     }
 }
 

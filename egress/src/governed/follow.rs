@@ -17,7 +17,7 @@ use super::credential::{Attached, CredentialFault, Credentials, Head};
 use crate::caller::presented::without_parameter;
 use crate::forward::headers::Names;
 use crate::forward::redirect::{HopEnd, HopRecord, RedirectRule, SentBody, Step, Trail};
-use crate::forward::{Answered, BodyFault, Bounds, Forward, Hop, HopFault, Passage, RequestBody, Waits};
+use crate::forward::{Answered, BodyFault, Bounds, Forward, Hop, HopFault, Passage, RequestBody, Tally, Waits};
 use crate::{Asked, CorrelationId, Refusal, SendState};
 
 /// Who says yes or no to a hop: the one path of decisions, name and addresses included.
@@ -34,6 +34,9 @@ pub trait Judge: Send {
 
     /// What the provider answers, before anything is taken out of it.
     fn answered(&mut self, _headers: &HeaderMap) {}
+
+    /// A hop goes out now, and this counts its bytes.
+    fn sends(&mut self, _tally: &Arc<Tally>) {}
 
     /// What became of a hop, as soon as it is known: the call may be dropped before it comes back with all of them.
     fn ended(&mut self, _hop: &HopRecord) {}
@@ -148,6 +151,8 @@ impl Running {
             };
             let has_credential = attached == Ok(Attached::Yes);
             attached_or_fault(hop, attached).map_err(|fault| self.refuse(judge, hop, &asked, fault))?;
+            let tally = Arc::<Tally>::default();
+            judge.sends(&tally);
             let next = Hop {
                 asked: asked.clone(),
                 tenant: call.tenant.clone(),
@@ -159,6 +164,7 @@ impl Running {
                 upgrade,
                 waits: self.left_of(&waits),
                 bounds,
+                tally,
             };
             let mut answered = match forward.send(next).await {
                 Ok(answered) => answered,
@@ -170,12 +176,14 @@ impl Running {
             let step = trail
                 .as_mut()
                 .map_or(Ok(Step::Answer), |trail| trail.next(&asked, status, answered.response.headers(), again.state));
-            let step = step.map_err(|why| refused(&why.to_string(), &answered))?;
+            let step = step.map_err(|why| refused(&why.to_string()))?;
             let Step::Next(next) = step else {
                 self.body_is_gone = step == Step::BodyIsGone;
                 connection.admit_response(answered.response.headers_mut(), answered.upgraded.is_some());
                 return Ok(answered);
             };
+            // Before the next is judged, which ends what is counted of this one.
+            drain(answered).await;
             asked = next.asked.clone();
             // What a provider wrote into the place of the credential is not for the next one to see.
             for parameter in connection.parameters() {
@@ -183,7 +191,7 @@ impl Running {
             }
             let is_trusted = trail.as_ref().is_some_and(Trail::is_trusted);
             passage = judge.judge(hop + 1, &asked, is_trusted).await.map_err(|NotJudged { refusal, detail }| {
-                let fault = refused(&format!("{refusal}: {detail}"), &answered);
+                let fault = refused(&format!("{refusal}: {detail}"));
                 self.end(judge, HopRecord::new(hop + 1, &asked, false, HopEnd::Refused { refusal, detail }));
                 fault
             })?;
@@ -192,7 +200,6 @@ impl Running {
                 again = Again::nothing();
             }
             body = again.body();
-            drain(answered).await;
         }
         Err(HopFault::before(BodyFault::new(Refusal::Internal, "there are more hops than can be counted")))
     }
@@ -242,9 +249,8 @@ fn attached_or_fault(hop: u16, attached: Result<Attached, CredentialFault>) -> R
 }
 
 /// A redirect that is not followed any further. It was an answer, and something may have come of what was asked.
-fn refused(detail: &str, answered: &Answered) -> HopFault {
-    let fault = BodyFault::new(Refusal::RedirectRefused, detail.to_owned());
-    HopFault::of(fault, SendState::Response, Some(answered.went.address))
+fn refused(detail: &str) -> HopFault {
+    HopFault::of(BodyFault::new(Refusal::RedirectRefused, detail.to_owned()), SendState::Response, None)
 }
 
 /// Once a hop was answered, a later one that was not sent does not make it as if nothing had been asked.

@@ -241,9 +241,9 @@ impl<T: Share> Shares<T> {
         drop(ended);
     }
 
-    /// Retires every connection of a tenant.
-    pub fn close_tenant(&self, tenant: &TenantId) {
-        let ended = self.places().remove_where(|site, _| site.tenant == *tenant);
+    /// Retires every connection of those tenants.
+    pub fn close_tenants(&self, is_meant: impl Fn(&TenantId) -> bool) {
+        let ended = self.places().remove_where(|site, _| is_meant(&site.tenant));
         drop(ended);
     }
 

@@ -43,7 +43,7 @@ fn a_call_that_is_dropped_is_written_with_how_far_it_got() {
     assert_eq!(kept.outcomes(), gone(SendState::NotSent));
 
     let (mut trace, kept) = begin();
-    trace.is_sending();
+    trace.is_sending(&Arc::default());
     drop(trace);
     assert_eq!(kept.outcomes(), gone(SendState::SentNoResponse));
 }

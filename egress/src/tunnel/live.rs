@@ -1,7 +1,7 @@
 //! Tunnels that are open: what passes through each, and the way to end it from outside.
 //!
-//! [`Tunnels`] holds one [`Live`] for each open tunnel, for `tidegate egress top`, for revocation and for draining. A
-//! tunnel that is idle is asleep; an order wakes it.
+//! [`Tunnels`] holds one [`Live`] for each open tunnel, for draining; its call has it, too, for being shown and stopped
+//! (`running.rs`). A tunnel that is idle is asleep; an order wakes it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,6 +67,12 @@ impl<M> Live<M> {
     /// Ends it now, for this reason.
     pub fn stop(&self, why: Refusal) {
         self.give(Order::Stop(why));
+    }
+
+    /// Whether it is told to end now.
+    #[cfg(test)]
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.order(), Some(Order::Stop(_)))
     }
 
     /// Ends it as soon as nothing passes, and at the deadline in any case.
@@ -155,18 +161,6 @@ impl<M> Tunnels<M> {
                 see(&live);
             }
         }
-    }
-
-    /// Ends those that `is_meant` says yes to, and says how many.
-    pub fn stop(&self, why: Refusal, mut is_meant: impl FnMut(&M) -> bool) -> usize {
-        let mut stopped = 0;
-        self.each(|live| {
-            if is_meant(&live.about) {
-                live.stop(why);
-                stopped += 1;
-            }
-        });
-        stopped
     }
 
     /// Ends the idle ones now, each of the others as soon as it is idle, and all of them at the deadline.

@@ -1,6 +1,7 @@
 //! Absolute-form: the request goes on, cleaned, and its answer comes back, cleaned. Redirects are the caller's to
 //! follow.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use http_body_util::BodyExt;
@@ -12,7 +13,7 @@ use crate::answer::{CORRELATION_ID, SEND_STATE, put};
 use crate::caller::Identified;
 use crate::door::version_of;
 use crate::forward::headers::{Cleaned, clean_response};
-use crate::forward::{Answered, BodyFault, Hop, RequestBody};
+use crate::forward::{Answered, BodyFault, Hop, RequestBody, Tally};
 use crate::metrics::UnderWay;
 use crate::no::No;
 use crate::running::Carries;
@@ -20,7 +21,7 @@ use crate::serve::Going;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
-use crate::{Call, Egress, Refusal, SendState};
+use crate::{Call, Egress, Refusal, SendState, Stop};
 
 /// What an answer goes on with.
 pub(super) struct Answering<'n> {
@@ -40,6 +41,7 @@ where
         let Cleaned { mut headers, upgrade } = cleaned;
         node.names.introduce(&mut headers, version_of(exchange.head()), &trace.correlation, None);
         let (way, authority) = (asked.way, asked.authority.clone());
+        let tally = Arc::<Tally>::default();
         let hop = Hop {
             asked,
             tenant: identified.caller.tenant.clone(),
@@ -51,11 +53,12 @@ where
             upgrade,
             waits: node.settings.waits.clone(),
             bounds: node.settings.bounds,
+            tally: Arc::clone(&tally),
         };
         let under_way = trace.ends().metrics.begin(way);
-        trace.is_sending();
+        trace.is_sending(&tally);
         let sending = self.parts.forward.send(hop);
-        let mut answered = exchange.drive(sending).await.map_err(No::while_sending)??;
+        let mut answered = call.drive(exchange, pin!(sending)).await.map_err(|no| trace.so_far(no))??;
         trace.went(&answered.went);
         let version = answered.response.version();
         clean_response(answered.response.headers_mut());
@@ -65,10 +68,9 @@ where
 
     /// Gives an answer to the caller: as it comes, or as a connection that speaks another protocol now.
     pub(super) fn answer(&self, answering: Answering<'_>, answered: Answered, trace: &mut Trace) -> Reply {
-        let Answering { node, identified, authority, kept } = answering;
         let Answered { mut response, went, tally, upgraded } = answered;
-        let running = kept.0.running();
-        if let Some(running) = running {
+        let running = answering.kept.0.running().cloned();
+        if let Some(running) = &running {
             running.leaves_from(went.local.ip());
         }
         trace.record_mut().status = Some(response.status().as_u16());
@@ -77,16 +79,24 @@ where
         put(response.headers_mut(), SEND_STATE, SendState::Response.as_str());
         if let Some(upgraded) = upgraded {
             let (head, _) = response.into_parts();
-            return self.switch(node, identified, authority, head, upgraded, kept, trace);
+            return self.switch(answering, head, upgraded, trace);
         }
-        if let Some(running) = running {
+        if let Some(running) = &running {
             running.carries(Carries::Answer(Arc::clone(&tally)));
         }
-        let mut trace = trace.carry_on();
-        let streamed = Streamed::new(response).on_end(move |ended| {
-            trace.counted(&tally);
+        let (trace, kept) = (trace.carry_on(), answering.kept);
+        let mut streamed = Streamed::new(response);
+        if let Some(running) = running {
+            streamed = streamed.halted_by(running);
+        }
+        let streamed = streamed.on_end(move |ended| {
+            let stopped = kept.0.running().and_then(|running| running.stopped());
             let failed = tally.end().and_then(|end| end.as_ref().err());
             match (ended.how, failed) {
+                (Ending::Halted, _) => {
+                    let stop = stopped.unwrap_or(Stop::Closed);
+                    trace.ended(stop.refusal().code(), stop.detail());
+                }
                 (_, Some(fault)) => trace.ended(fault.refusal.code(), &fault.detail),
                 (Ending::Whole, None) => trace.ended("done", ""),
                 (Ending::ClientStalled, None) => trace.ended("caller-stalled", "the caller did not take its answer"),

@@ -1,5 +1,6 @@
 //! CONNECT: dial first, then hand the connection over. A caller gets its `200` only when there is somebody to speak to.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use listen::{Exchange, Raw, Reply, Takeover};
 use outbound::dial::Connect;
 use tokio::time::Instant;
 
-use super::{About, instant_of};
+use super::instant_of;
 use crate::answer::{CORRELATION_ID, put};
 use crate::forward::HopFault;
 use crate::no::No;
@@ -32,7 +33,8 @@ where
         let Going { node, identified, asked, judged: Judged { passage, sni }, call, .. } = going;
         let began = Instant::now();
         let dialling = self.parts.dialer.dial(&passage.vetted, &passage.exit);
-        let dialled = exchange.drive(dialling).await?.map_err(|fault| HopFault::of_dial(&fault))?;
+        let dialled = call.drive(exchange, pin!(dialling)).await?;
+        let dialled = dialled.map_err(|fault| HopFault::of_dial(&fault, &passage))?;
         trace.connected(dialled.address.socket(), dialled.local.ip(), began.elapsed(), Duration::ZERO);
         trace.ends().metrics.connected(false);
 
@@ -44,15 +46,7 @@ where
             enforcement: Enforcement::from(sni),
             bounds: Bounds { until, ..node.settings.tunnel.clone() },
         };
-        let about = About {
-            correlation: trace.correlation,
-            way: Way::Connect,
-            identified,
-            connector: None,
-            authority: asked.authority.clone(),
-            exit: Some(dialled.local.ip()),
-        };
-        let open = self.parts.tunnels.open(about);
+        let open = self.parts.tunnels.open(trace.correlation);
         if let Some(running) = call.running() {
             running.leaves_from(dialled.local.ip());
             running.carries(Carries::Tunnel(Arc::clone(open.live())));

@@ -1,27 +1,28 @@
 //! A call of a connection: its fields, its credential, its redirects, each hop of which is judged as the first was.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use listen::{Exchange, Reply};
 use outbound::dial::Connect;
 
 use super::absolute::{Answering, request_body};
+use crate::answer::HOPS;
 use crate::caller::Identified;
 use crate::connections::Entry;
 use crate::door::version_of;
 use crate::forward::redirect::{HopEnd, HopRecord, hops_field};
-use crate::forward::{Answered, Passage};
+use crate::forward::{Answered, HopFault, Passage, Tally};
 use crate::governed::{self, Called, Follow, GovernedCall, NotJudged, StaticCredentials};
 use crate::no::No;
 use crate::serve::Going;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
-use crate::{Asked, Egress};
+use crate::{Asked, Call, Egress, SendState};
 
 /// How many redirects a caller wants to be followed; 0 for none.
 const FOLLOW: &str = "tidegate-follow-redirects";
-/// Which hops there were.
-const HOPS: http::HeaderName = http::HeaderName::from_static("tidegate-hops");
 
 /// A body that declares no more is kept, to be sent again where a redirect asks for it.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
@@ -42,7 +43,7 @@ where
         let rule = entry.connection.redirects(asked_for, node.settings.redirects_max.into());
         let (way, authority) = (asked.way, asked.authority.clone());
         let governed = GovernedCall {
-            connection: std::sync::Arc::clone(&entry.connection),
+            connection: Arc::clone(&entry.connection),
             tenant: identified.caller.tenant.clone(),
             correlation: trace.correlation,
             received: version_of(exchange.head()),
@@ -56,11 +57,13 @@ where
             bounds: node.settings.bounds,
         };
         let under_way = trace.ends().metrics.begin(way);
-        trace.is_sending();
-        let mut judge = Judging { egress: self, node: &node, identified: &identified, entry, trace };
+        let mut judge = Judging { egress: self, node: &node, identified: &identified, entry, call: &call, trace };
         let calling = governed::call(&self.parts.forward, &StaticCredentials, &mut judge, &node.names, governed);
-        let Called { result, hops, .. } = exchange.drive(Box::pin(calling)).await.map_err(No::while_sending)?;
-        let mut answered: Answered = result?;
+        let called = call.drive(exchange, Box::pin(calling).as_mut()).await;
+        let Called { result, hops, .. } = called.map_err(|no| trace.so_far(no))?;
+        let mut answered: Answered = result.map_err(|fault| of_chain(fault, &hops))?;
+        let version = answered.response.version();
+        node.names.add_via(answered.response.headers_mut(), version);
         if hops.len() > 1 {
             answered.response.headers_mut().insert(HOPS, hops_field(&hops));
         }
@@ -77,12 +80,23 @@ fn own_tls(mut passage: Passage, entry: &Entry, asked: &Asked, is_trusted: bool)
     passage
 }
 
+/// The fault of a call, with the hops that led to it. What the last one's record says is that hop's own.
+fn of_chain(fault: HopFault, hops: &[HopRecord]) -> No {
+    let was_answered = hops.iter().any(|hop| hop.end.state() == SendState::Response);
+    No {
+        hop_state: hops.last().map(|hop| hop.end.state()),
+        hops: was_answered.then(|| Box::new(hops_field(hops))),
+        ..No::from(fault)
+    }
+}
+
 /// Judges the hops of one call, and writes a record for each.
 struct Judging<'c, C> {
     egress: &'c Egress<C>,
     node: &'c Snapshot,
     identified: &'c Identified,
     entry: &'c Entry,
+    call: &'c Call,
     trace: &'c mut Trace,
 }
 
@@ -93,11 +107,11 @@ where
     async fn judge(&mut self, _hop: u16, asked: &Asked, is_trusted: bool) -> Result<Passage, NotJudged> {
         self.trace.next_hop();
         self.trace.asks(asked);
+        if let Some(running) = self.call.running() {
+            running.moves_to(&asked.authority);
+        }
         match self.egress.judge(self.node, self.identified, asked, self.trace).await {
-            Ok(judged) => {
-                self.trace.is_sending();
-                Ok(own_tls(judged.passage, self.entry, asked, is_trusted))
-            }
+            Ok(judged) => Ok(own_tls(judged.passage, self.entry, asked, is_trusted)),
             Err(no) => Err(NotJudged { refusal: no.refusal, detail: no.detail }),
         }
     }
@@ -106,11 +120,15 @@ where
         self.trace.is_known_as(self.entry.connection.provider_ids(headers));
     }
 
+    fn sends(&mut self, tally: &Arc<Tally>) {
+        self.trace.is_sending(tally);
+    }
+
     fn ended(&mut self, hop: &HopRecord) {
         if let HopEnd::Answered { status, went } = &hop.end {
             self.trace.went_by(went);
             self.trace.record_mut().status = Some(status.as_u16());
-            self.trace.record_mut().send_state = crate::SendState::Response;
+            self.trace.record_mut().send_state = SendState::Response;
         }
     }
 }

@@ -8,15 +8,13 @@ use http::header::{CONNECTION, UPGRADE};
 use listen::{Raw, Reply, Takeover};
 use outbound::dial::Connect;
 
-use super::{About, instant_of};
-use crate::caller::Identified;
+use super::absolute::Answering;
+use super::instant_of;
+use crate::Egress;
 use crate::forward::Upgraded;
-use crate::metrics::UnderWay;
 use crate::running::Carries;
-use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::{Bounds, Content, Enforcement, Side, Tunnel};
-use crate::{Call, Egress, Way};
 
 impl Side for Upgraded {}
 
@@ -24,17 +22,14 @@ impl<C: Connect + 'static> Egress<C>
 where
     C::Stream: Side + 'static,
 {
-    #[expect(clippy::too_many_arguments, reason = "what was decided, each part by its name")]
     pub(super) fn switch(
         &self,
-        node: &Snapshot,
-        identified: Identified,
-        authority: outbound::Authority,
+        answering: Answering<'_>,
         mut head: http::response::Parts,
         upgraded: Upgraded,
-        kept: (Call, UnderWay),
         trace: &mut Trace,
     ) -> Reply {
+        let Answering { node, identified, authority, kept } = answering;
         let now_unix_ms = trace.ends().clock.unix_ms();
         let until = identified.caller.until_unix_ms.map(|until| instant_of(until, now_unix_ms));
         let tunnel = Tunnel {
@@ -44,18 +39,10 @@ where
             enforcement: Enforcement::Refuse,
             bounds: Bounds { until, ..node.settings.tunnel.clone() },
         };
-        let about = About {
-            correlation: trace.correlation,
-            way: trace.way.unwrap_or(Way::Absolute),
-            identified,
-            connector: trace.record().connector.clone(),
-            authority,
-            exit: trace.record().exit,
-        };
         // They belong to one connection, and were taken out of the answer as such: to this one they are said anew.
         head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         head.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-        let open = self.parts.tunnels.open(about);
+        let open = self.parts.tunnels.open(trace.correlation);
         if let Some(running) = kept.0.running() {
             running.carries(Carries::Tunnel(Arc::clone(open.live())));
         }

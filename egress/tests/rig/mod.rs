@@ -24,14 +24,16 @@ use outbound::{
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use secure::Pki;
+use tempfile::TempDir;
 use tidegate_egress::caller::{
     CallerSettings, CertificateEntry, CertificateMatch, IssuerEntry, IssuerTenants, PlaintextGrants, PublicKey,
-    Revocations, TokenEntry, new_token,
+    REVOCATIONS_FILE, Revocation, Revocations, Revoked, TokenEntry, Until, new_token, revoke,
 };
 use tidegate_egress::forward::{Forward, ForwardSettings};
 use tidegate_egress::governed::{Connection, Connector};
 use tidegate_egress::metrics::Metrics;
 use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, SniRule, TenantPolicy};
+use tidegate_egress::switches::file::{self, throw};
 use tidegate_egress::switches::{Scope, Switch, Switches};
 use tidegate_egress::{
     Callers, Calls, Egress, Ends, Entry, Exits, Parts, Policy, Record, Recorder, Settings, Snapshot,
@@ -56,6 +58,7 @@ struct Names;
 impl Resolve for Names {
     async fn resolve(&self, name: &HostName) -> Result<Answer, ResolveError> {
         let addresses: Vec<IpAddr> = match name.as_str() {
+            "silent.test" => std::future::pending().await,
             "nowhere.test" => return Err(ResolveError::NotFound { ttl: None }),
             "rebinds.test" => vec!["93.184.216.34".parse().unwrap(), "169.254.169.254".parse().unwrap()],
             _ => vec!["127.0.0.1".parse().unwrap()],
@@ -64,13 +67,16 @@ impl Resolve for Names {
     }
 }
 
-/// A role that listens on loopback. `*.test` is open to its tenant, on every port.
+/// A role that listens on loopback. `*.test` is open to its tenant, on every port; nobody calls port 9 of `origin.test`.
 pub(crate) struct Rig {
     address: SocketAddr,
     /// Where it speaks TLS, and who vouches for it there.
     secure: Option<(SocketAddr, Pki)>,
     token: String,
     issuer: Ed25519KeyPair,
+    egress: Arc<Egress>,
+    /// Where switches and revocations are written.
+    state: TempDir,
     records: Receiver<Record>,
     handle: ServerHandle,
     server: Option<JoinHandle<()>>,
@@ -97,8 +103,29 @@ impl Rig {
         Self::with(Some(origin), vec![Switch { scope, since_unix_ms: 1, reason: "a test".into() }], None)
     }
 
+    /// One for which each grant's end is nearer by so much: what it is given beyond that, too.
+    pub(crate) fn late_by(late: Duration) -> Self {
+        Self::with_clock(None, Vec::new(), None, Arc::new(Ahead(SystemClock::shared(), late)))
+    }
+
     fn with(provider: Option<&Origin>, switches: Vec<Switch>, pki: Option<Pki>) -> Self {
+        Self::with_clock(provider, switches, pki, SystemClock::shared())
+    }
+
+    /// `clock` is by which calls go on.
+    fn with_clock(
+        provider: Option<&Origin>,
+        switches: Vec<Switch>,
+        pki: Option<Pki>,
+        call_clock: Arc<dyn Clock>,
+    ) -> Self {
         let clock: Arc<dyn Clock> = SystemClock::shared();
+        let state = tempfile::tempdir().unwrap();
+        for switch in switches {
+            throw(&state.path().join(file::FILE_NAME), switch).unwrap();
+        }
+        let revocations = Arc::new(Revocations::open(state.path(), Arc::clone(&clock)).unwrap());
+        let switches = Arc::new(Switches::open(state.path()).unwrap());
         let tenant = TenantId::parse("acme").unwrap();
         let (token, hash) = new_token().unwrap();
         let token = String::from_utf8(token.expose().to_vec()).unwrap();
@@ -106,14 +133,13 @@ impl Rig {
         let issuer = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
         let issuer = Ed25519KeyPair::from_pkcs8(issuer.as_ref()).unwrap();
         let callers = callers_of(&issuer, entry, pki.is_some());
-        let (callers, left_out) =
-            Callers::new(callers, Arc::new(Revocations::none(Arc::clone(&clock))), Arc::clone(&clock));
+        let (callers, left_out) = Callers::new(callers, Arc::clone(&revocations), Arc::clone(&clock));
         assert!(left_out.is_empty());
 
         let (keep, records) = channel();
         let mut registry = prometheus_client::registry::Registry::default();
         let ends = Ends {
-            clock,
+            clock: call_clock,
             recorder: Arc::new(Keeps(Mutex::new(keep))),
             metrics: Arc::new(Metrics::register(&mut registry)),
         };
@@ -121,7 +147,10 @@ impl Rig {
         let ports: Vec<u16> = (1..=u16::MAX).collect();
         let opening = Opening::new("*.test", vec!["127.0.0.0/8".parse().unwrap()], ports.clone(), &table).unwrap();
         let rules = Rules { table: Arc::new(table), own: Own::default(), nat64: Vec::new() };
-        let deny = [Arc::new(Rule::parse("denied.test").unwrap())];
+        let deny = [
+            Arc::new(Rule::parse("denied.test").unwrap()),
+            Arc::new(Rule { ports: Some([9].into()), ..Rule::parse("origin.test").unwrap() }),
+        ];
         let everybody = Everybody {
             connect_ports: ports.clone().into(),
             ports: ports.into(),
@@ -146,7 +175,7 @@ impl Rig {
             node: NodeId(1),
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             callers: Arc::new(callers),
-            switches: Arc::new(Switches::of(switches)),
+            switches: Arc::clone(&switches),
             resolver: Arc::new(Names),
             forward: Forward::new(ForwardSettings::default()),
             dialer: Dialer::new(DialSettings::default()),
@@ -154,13 +183,15 @@ impl Rig {
             tunnels: Arc::default(),
             ends: Arc::new(ends),
         });
+        let egress = Arc::new(egress);
+        keep_right(Arc::clone(&egress), switches, revocations);
         let bound = Bound::new(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let behaviour = Behaviour { forms: Forms::Proxy, ..Behaviour::default() };
         let service = Service::new(
             "egress",
             config::Listener::default(),
             bound.listen().unwrap(),
-            Arc::new(egress),
+            Arc::clone(&egress) as _,
             Arc::new(Silent),
         )
         .with_behaviour(behaviour);
@@ -179,7 +210,35 @@ impl Rig {
         let server = std::thread::spawn(move || {
             server.run();
         });
-        Self { address, secure, token, issuer, records, handle, server: Some(server) }
+        Self { address, secure, token, issuer, egress, state, records, handle, server: Some(server) }
+    }
+
+    /// The role itself.
+    pub(crate) fn egress(&self) -> &Egress {
+        &self.egress
+    }
+
+    /// Switches off what this names, as a command does.
+    pub(crate) fn switch_off(&self, scope: Scope) {
+        let switch = Switch { scope, since_unix_ms: 1, reason: "a test".into() };
+        throw(&self.state.path().join(file::FILE_NAME), switch).unwrap();
+    }
+
+    /// Revokes everything that is its tenant's, as a command does.
+    pub(crate) fn revoke(&self) {
+        let now_ms = SystemClock::shared().unix_ms();
+        let what = Revoked::Tenant(TenantId::parse("acme").unwrap());
+        let revocation = Revocation { what, at_unix_ms: now_ms, until: Until::Lifted };
+        revoke(&self.state.path().join(REVOCATIONS_FILE), &revocation, now_ms).unwrap();
+    }
+
+    /// Waits until that many calls are under way.
+    pub(crate) fn await_calls(&self, count: u32) {
+        let began = std::time::Instant::now();
+        while self.egress.parts().calls.under_way() != count {
+            assert!(began.elapsed() < PATIENCE, "{} calls are under way", self.egress.parts().calls.under_way());
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Who vouches for both sides of its TLS.
@@ -255,6 +314,31 @@ impl Rig {
     }
 }
 
+/// Looks after what is under way, until the rig is gone.
+fn keep_right(egress: Arc<Egress>, switches: Arc<Switches>, revocations: Arc<Revocations>) {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.spawn(switches.keep_looking());
+        runtime.spawn(revocations.keep_looking());
+        let keeping = egress.keep_right();
+        runtime.block_on(async { tokio::time::timeout(Duration::from_mins(1), keeping).await.unwrap_err() });
+    });
+}
+
+/// A clock that is ahead of another by so much.
+#[derive(Debug)]
+struct Ahead(Arc<dyn Clock>, Duration);
+
+impl Clock for Ahead {
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms() + u64::try_from(self.1.as_millis()).unwrap()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+}
+
 /// Whoever has a grant of this issuer's, this token, or one of two certificates.
 fn callers_of(issuer: &Ed25519KeyPair, token: TokenEntry, only_tls: bool) -> CallerSettings {
     let key = format!("ed25519:{}", BASE64URL_NOPAD.encode(issuer.public_key().as_ref()));
@@ -325,6 +409,11 @@ impl Client {
         self.0.write_all(bytes).unwrap();
     }
 
+    /// The same, to somebody who may not take all of it.
+    pub(crate) fn send_in_vain(&mut self, bytes: &[u8]) {
+        drop(self.0.write_all(bytes));
+    }
+
     /// Ends with a reset.
     pub(crate) fn reset(self) {
         rustix::net::sockopt::set_socket_linger(&self.0, Some(Duration::ZERO)).unwrap();
@@ -392,7 +481,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Answers each request over TLS: `/base/away` with a redirect to `/base/there`, everything else with `ok`.
+    /// Answers each request over TLS: `/base/away` with a redirect to `/base/there`, `/base/denied` and `/base/dead` with one
+    /// to where nobody calls or answers, everything else with `ok`.
     pub(crate) fn provider() -> Self {
         let made = rcgen::generate_simple_self_signed(["origin.test".to_owned()]).unwrap();
         let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -411,6 +501,10 @@ impl Origin {
                 seen.lock().unwrap().extend(head.as_bytes());
                 let answer: &[u8] = if head.contains("/base/away") {
                     b"HTTP/1.1 302 Found\r\nLocation: /base/there\r\nContent-Length: 0\r\nX-Request-Id: one\r\n\r\n"
+                } else if head.contains("/base/denied") {
+                    b"HTTP/1.1 302 x\r\nLocation: https://origin.test:9/x\r\nContent-Length: 4\r\n\r\nhere"
+                } else if head.contains("/base/dead") {
+                    b"HTTP/1.1 302 x\r\nLocation: https://origin.test:1/x\r\nContent-Length: 4\r\n\r\nhere"
                 } else {
                     b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\nTidegate-Hops: forged\r\nX-Request-Id: two\r\n\r\nok"
                 };
@@ -463,6 +557,15 @@ impl Origin {
             while let Ok(read @ 1..) = stream.read(&mut bytes) {
                 seen.lock().unwrap().extend(&bytes[..read]);
             }
+            seen.lock().unwrap().extend(b"|ended");
+        })
+    }
+
+    /// Reads so many bytes, and ends with a reset.
+    pub(crate) fn resetting_after(bytes: usize) -> Self {
+        Self::with(move |mut stream, _| {
+            stream.read_exact(&mut vec![0; bytes]).unwrap();
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
         })
     }
 
@@ -513,6 +616,31 @@ impl Origin {
                 }
             }
         })
+    }
+
+    /// Answers with the beginning of a stream of events, and no more; what it is sent meanwhile it reads.
+    pub(crate) fn events() -> Self {
+        Self::with(|mut stream, seen| {
+            let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n";
+            let mut bytes = [0; 4096];
+            let mut is_first = true;
+            while let Ok(read @ 1..) = stream.read(&mut bytes) {
+                seen.lock().unwrap().extend(&bytes[..read]);
+                if std::mem::take(&mut is_first) {
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+            }
+            seen.lock().unwrap().extend(b"|ended");
+        })
+    }
+
+    /// Returns when its connection has ended.
+    pub(crate) fn await_end(&self) {
+        let began = std::time::Instant::now();
+        while !self.seen().ends_with("|ended") {
+            assert!(began.elapsed() < PATIENCE, "it goes on");
+            std::thread::yield_now();
+        }
     }
 
     /// Answers each request with its body.

@@ -33,10 +33,10 @@ pub(crate) enum Egress {
                             tidegate egress top --json"
     )]
     Top(EgressTop),
-    /// Close one tunnel, whatever passes in it; nothing keeps its caller from opening another
+    /// Close one call under way, tunnel or request; nothing keeps its caller from making another
     #[command(
-        after_help = "The tunnel's record says `switched-off`. `tidegate egress switch off` keeps calls from coming back.\n\n\
-                            Exit codes: 0 closed, 1 no tunnel of this id is open, 3 nobody answers.\n\n\
+        after_help = "Its record says `switched-off`. `tidegate egress switch off` keeps calls from coming back.\n\n\
+                            Exit codes: 0 closed, 1 no call of this id is under way, 3 nobody answers.\n\n\
                             Example:\n  tidegate egress close call_06dczqd2000020000000000000"
     )]
     Close(EgressClose),

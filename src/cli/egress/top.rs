@@ -1,4 +1,5 @@
-//! `tidegate egress top`: what is under way, again and again on a terminal. `tidegate egress close`: ends a tunnel.
+//! `tidegate egress top`: what is under way, again and again on a terminal. `tidegate egress close`: ends a
+//! call.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -66,14 +67,11 @@ pub(super) fn close(args: &EgressClose, shell: &mut Shell<'_>) -> Outcome {
     } else {
         shell.out.line(match closed {
             Closed::Tunnel => "closed",
-            Closed::Request => {
-                "a request, and no tunnel: it ends by itself, by egress.limits.total_timeout at the latest; \
-                 `tidegate egress switch off` stops those that would follow"
-            }
+            Closed::Request => "closed; what it has sent is not taken back",
             Closed::Nothing => "nothing of this id is under way; `tidegate egress log --correlation` says how it ended",
         })?;
     }
-    Ok(Exit::yes_if(closed == Closed::Tunnel))
+    Ok(Exit::yes_if(closed != Closed::Nothing))
 }
 
 async fn look(socket: &Path, query: &TopQuery) -> Outcome<Top> {

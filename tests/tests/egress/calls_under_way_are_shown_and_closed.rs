@@ -11,7 +11,7 @@ fn calls(top: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn calls_under_way_are_shown_and_tunnels_closed() {
+fn calls_under_way_are_shown_and_closed() {
     on_the_edge(async |lab| {
         lab.world.name("api.example.com", Zone::always(PROVIDER));
         let node = lab.appliance().tenant(open_tenant("acme")).tenant(open_tenant("bolt")).start().await;
@@ -68,6 +68,21 @@ fn calls_under_way_are_shown_and_tunnels_closed() {
         let left = top(&[]);
         assert_eq!(left["underWay"], 1, "{left}");
         assert_eq!(calls(&left)[0]["tenant"], "bolt", "nobody else's was closed");
+
+        // A request, too: its caller is told in place of an answer, and what it has sent is not taken back.
+        let asked = String::from_utf8(get("http://api.example.com:80/", &token("acme").0)).expect("text");
+        let asked = asked.replacen("GET", "POST", 1).replacen("\r\n\r\n", "\r\nContent-Length: 5\r\n\r\nhe", 1);
+        let mut half = lab.call().await;
+        let closing = async {
+            let of_acme = top(&["--tenant", "acme"]);
+            let [call] = calls(&of_acme)[..] else { panic!("{of_acme}") };
+            assert_eq!(call["stage"], "waiting", "{of_acme}");
+            node.cli_ok(&["egress", "close", call["correlation"].as_str().expect("an id")])
+        };
+        let (answered, closed) = tokio::join!(half.ask(asked.as_bytes()), closing);
+        assert!(closed.starts_with("closed"), "{closed}");
+        let answered = answered.expect("an answer");
+        assert_eq!((answered.status, &*answered.code()), (403, "switched-off"));
         eventually!({
             let record = node.cli(&["egress", "log", "--correlation", &id, "--json"]).stdout;
             let record: Value = serde_json::from_slice(&record).unwrap_or_default();

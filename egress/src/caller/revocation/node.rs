@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use domain::Clock;
+use domain::{Clock, TenantId};
 use tokio::sync::watch;
 
 use super::List;
@@ -69,6 +69,11 @@ impl Revocations {
     /// Is this caller revoked?
     pub fn cover(&self, caller: &Caller) -> bool {
         self.list.load().covers(caller, self.clock.unix_ms())
+    }
+
+    /// Is everything revoked that is this tenant's?
+    pub(in crate::caller) fn cover_all_of(&self, tenant: &TenantId) -> bool {
+        self.list.load().covers_all_of(tenant, self.clock.unix_ms())
     }
 
     /// A number that changes whenever callers may have lost what they had: by a revocation, or by a reload. Who holds
@@ -158,7 +163,7 @@ mod tests {
 
     use std::fs;
 
-    use domain::{ManualClock, TenantId};
+    use domain::ManualClock;
 
     use super::super::{Revocation, Revoked, Until};
     use super::*;

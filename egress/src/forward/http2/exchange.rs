@@ -30,7 +30,7 @@ impl Exchange {
         request: Request<Upload>,
     ) -> Result<Answered, Failed> {
         let began = Instant::now();
-        let failed = |fault, state| Failed::Fault(HopFault::of(fault, state, Some(way.address)));
+        let failed = |fault, state| Failed::Fault(HopFault::of(fault, state, Some(way.tried())));
         self.await_leave(&seat).await.map_err(|fault| failed(fault, SendState::NotSent))?;
         let mut stream = Stream::begin(seat, request).map_err(|why| match why {
             NotBegun::Closed(request) => Failed::NotBegun(request),

@@ -49,6 +49,17 @@ pub enum HopEnd {
     },
 }
 
+impl HopEnd {
+    /// How far the request of that hop got.
+    pub fn state(&self) -> SendState {
+        match self {
+            Self::Answered { .. } => SendState::Response,
+            Self::Failed { state, .. } => *state,
+            Self::Refused { .. } => SendState::NotSent,
+        }
+    }
+}
+
 impl HopRecord {
     /// Of what was asked for.
     pub fn new(hop: u16, asked: &Asked, has_credential: bool, end: HopEnd) -> Self {

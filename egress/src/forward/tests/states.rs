@@ -79,7 +79,7 @@ async fn no_connection_is_not_sent() {
         let forward = Forward::with_connector(Fails(fault), ForwardSettings::default());
         let fault = forward.send(hop()).await.unwrap_err();
         assert_eq!((fault.refusal, fault.state), (refusal, SendState::NotSent));
-        assert!(fault.address.is_some());
+        assert!(fault.tried.is_some());
     }
 }
 

@@ -220,8 +220,8 @@ async fn a_later_hop_that_fails_does_not_unsay_the_first() {
     assert!(matches!(called.hops[1].end, HopEnd::Refused { refusal: Refusal::DestinationNotAllowed, .. }));
     assert_eq!(origin.dialled(), 1);
 
+    // Over the same connection, whose answer was whole.
     let sending = Made::new(plain(), Method::POST, "/a").send(&forward, &judge);
-    let mut peer = origin.accept().await;
     peer.request().await;
     peer.write("HTTP/1.1 303 x\r\nLocation: /b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
     let mut second = origin.accept().await;

@@ -395,7 +395,7 @@ proptest! {
                     },
                     Step::Wait { s } => tokio::time::advance(Duration::from_secs(s)).await,
                     Step::Reap => shares.reap(now),
-                    Step::CloseTenant { site } => shares.close_tenant(&sites[site].tenant),
+                    Step::CloseTenant { site } => shares.close_tenants(|tenant| *tenant == sites[site].tenant),
                 }
                 let places = shares.places();
                 let kept: Vec<_> = places.by_site.values().flat_map(|place| &place.connections).collect();

@@ -110,9 +110,9 @@ async fn idle_and_old_ones_end_and_say_so() {
 async fn a_tenant_s_connections_and_all_of_them_can_be_closed() {
     let (forward, mut origin, tls) = forward_tls();
     let mut raw = called(&forward, &mut origin, secure(&tls)).await;
-    forward.close_tenant(&TenantId::parse("other").unwrap());
+    forward.close_tenants(|tenant| tenant.as_str() == "other");
     assert_eq!(forward.idle_connections(), 1);
-    forward.close_tenant(&TenantId::parse("acme").unwrap());
+    forward.close_tenants(|tenant| tenant.as_str() == "acme");
     raw.until(GOAWAY).await;
     let mut raw = called(&forward, &mut origin, secure(&tls)).await;
     forward.close_idle();

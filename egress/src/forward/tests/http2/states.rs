@@ -27,7 +27,7 @@ async fn a_refused_stream_was_not_sent_and_is_not_sent_again() {
     let fault = sending.await.unwrap().unwrap_err();
     assert_eq!((fault.refusal, fault.state), (Refusal::ResponseIncomplete, SendState::NotSent));
     assert_eq!(&*fault.detail, "the destination reset the stream: REFUSED_STREAM");
-    assert!(fault.address.is_some());
+    assert!(fault.tried.is_some());
     // The connection is as good as before.
     let sending = send(&forward, secure(&tls));
     assert_eq!(raw.until(HEADERS).await.stream, 3);
