@@ -81,11 +81,12 @@ pub(super) struct Parts {
     pub(super) dot_segments: bool,
 }
 
-/// Reads a target. In the proxy's forms `connect` says whether the method is CONNECT.
+/// Reads a target. `connect` says whether the method is CONNECT, which has the authority-form and no other (RFC 9112,
+/// 3.2.3).
 pub(super) fn parse(target: &[u8], forms: Forms, connect: bool) -> Result<Parts, Refusal> {
     let malformed = Refusal::MalformedRequest;
-    if forms == Forms::Proxy && connect {
-        return parse_connect(target).ok_or(malformed);
+    if connect {
+        return parse_connect(target).filter(|_| forms == Forms::Proxy).ok_or(malformed);
     }
     if target.first() == Some(&b'/') {
         return parse_origin(target, 0, forms);
