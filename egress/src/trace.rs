@@ -124,10 +124,8 @@ impl Trace {
     }
 
     pub(crate) fn tunnel_ended(self, end: &End) {
-        match end.refusal() {
-            Some(refusal) => self.ended(refusal.code(), end.as_str()),
-            None => self.ended("done", end.as_str()),
-        }
+        let outcome = end.refusal().map_or("done", Refusal::code);
+        self.ended(outcome, &end.detail());
     }
 
     pub(crate) fn record_mut(&mut self) -> &mut Record {

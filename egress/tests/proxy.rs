@@ -41,7 +41,9 @@ fn a_tunnel_for_another_name_ends_and_its_destination_gets_nothing() {
     assert!(tunnel.read_head().starts_with("HTTP/1.1 200 "));
     tunnel.send(&rig::client_hello("elsewhere.test"));
     tunnel.read_to_end();
-    assert_eq!(&*rig.record().outcome, "tunnel-mismatch");
+    let record = rig.record();
+    let told = ("tunnel-mismatch", "sni-other: its ClientHello names elsewhere.test");
+    assert_eq!((&*record.outcome, &*record.detail), told);
     assert_eq!(origin.bytes(), 0);
 }
 

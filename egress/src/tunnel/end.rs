@@ -1,5 +1,7 @@
 //! How tunnels end.
 
+use std::borrow::Cow;
+
 use super::rule::Mismatch;
 use crate::refusal::Refusal;
 
@@ -52,6 +54,12 @@ impl End {
             Self::ClientReset => "client-reset",
             Self::DestinationReset => "destination-reset",
         }
+    }
+
+    /// For the record: that word, or of a mismatch its own and what was shown.
+    pub fn detail(&self) -> Cow<'static, str> {
+        let Self::Mismatch(mismatch) = self else { return self.as_str().into() };
+        format!("{}: {mismatch}", mismatch.reason()).into()
     }
 
     /// As a refusal; none where the tunnel did what it was there for, as long as it could. The caller has had its 200:
