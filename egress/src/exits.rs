@@ -152,7 +152,7 @@ mod tests {
         let alone = pool(4);
         let both: Vec<_> = alone.iter().zip(1..).map(|((v4, _), nth)| (*v4, v6(nth))).collect();
         assert_eq!(places(&both), places(&alone));
-        let mut one = both.clone();
+        let mut one = both;
         one[2].1 = None;
         assert_eq!(places(&one), places(&alone));
         // An IPv4 address that is added moves those alone who move to its entry, or away from it.

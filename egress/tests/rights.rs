@@ -29,8 +29,8 @@ fn of_acme() -> Scope {
 /// Whatever is under way: there is one.
 fn id_of_it(rig: &Rig) -> CorrelationId {
     let all = rig.egress().parts().calls.list();
-    let [running] = &all[..] else { panic!("{all:?}") };
-    running.correlation
+    assert_eq!(all.len(), 1, "{all:?}");
+    all[0].correlation
 }
 
 fn ask_for_events(rig: &Rig, origin: &Origin, proof: &str) -> Client {

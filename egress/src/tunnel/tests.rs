@@ -350,7 +350,7 @@ async fn whoever_does_not_read_is_idle_too_and_costs_one_buffer() {
 #[tokio::test]
 async fn what_a_reader_has_not_taken_is_not_cut_off_by_a_clean_end() {
     let mut running = run_over_tcp(plain(Bounds { idle_timeout: Duration::from_millis(500), ..bounds() })).await;
-    while timeout(Duration::from_millis(100), running.client.write(&[0; 100_000])).await.is_ok() {}
+    while timeout(Duration::from_millis(100), running.client.write(&vec![0; 100_000])).await.is_ok() {}
     assert_eq!(running.ended.await.unwrap().end, End::Stalled);
     let fault = tokio::io::copy(&mut running.destination, &mut tokio::io::sink()).await.unwrap_err();
     assert_eq!(fault.kind(), io::ErrorKind::ConnectionReset);

@@ -1,6 +1,6 @@
 //! Names that are read as other names.
 //!
-//! What hands a request to a program by CGI's way of naming things (RFC 3875, 4.1.18: WSGI, Rack, PHP, FastCGI and many
+//! What hands a request to a program by CGI's way of naming things (RFC 3875, 4.1.18: WSGI, Rack, PHP, `FastCGI` and many
 //! more) writes `X-HTTP-Method-Override` as `HTTP_X_HTTP_METHOD_OVERRIDE`, and `X_HTTP_Method-Override` as well; some take
 //! every character for `_` that is no letter and no digit. So a list of names holds for whatever may be read as one of
 //! them.
