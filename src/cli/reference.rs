@@ -95,7 +95,7 @@ mod tests {
             }
             command.get_subcommands().for_each(look);
         }
-        look(&Cli::command());
+        look(&help::command());
         assert!(cli_markdown().contains("{number} in the body becomes each one's number"));
     }
 }

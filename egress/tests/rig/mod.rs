@@ -130,8 +130,7 @@ impl Rig {
         let (token, hash) = new_token().unwrap();
         let token = String::from_utf8(token.expose().to_vec()).unwrap();
         let entry = TokenEntry { tenant: tenant.clone(), name: "ci".into(), hash, role: None, until_unix_ms: None };
-        let issuer = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
-        let issuer = Ed25519KeyPair::from_pkcs8(issuer.as_ref()).unwrap();
+        let issuer = new_issuer();
         let callers = callers_of(&issuer, entry, pki.is_some());
         let (callers, left_out) = Callers::new(callers, Arc::clone(&revocations), Arc::clone(&clock));
         assert!(left_out.is_empty());
@@ -340,6 +339,11 @@ impl Clock for Ahead {
 }
 
 /// Whoever has a grant of this issuer's, this token, or one of two certificates.
+fn new_issuer() -> Ed25519KeyPair {
+    let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap()
+}
+
 fn callers_of(issuer: &Ed25519KeyPair, token: TokenEntry, only_tls: bool) -> CallerSettings {
     let key = format!("ed25519:{}", BASE64URL_NOPAD.encode(issuer.public_key().as_ref()));
     let certificate = |tenant: &str, name: &str| CertificateEntry {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::exit::Exit;
 use super::super::testing::{Files, Ran, run, run_os};
