@@ -44,10 +44,10 @@ fn broken(line: &str) -> String {
         return line.to_owned();
     }
     let fits = line.char_indices().nth(room).map_or(line.len(), |(at, _)| at);
-    // Not at the words that name the command itself.
-    let Some(at) = line[..fits].rfind(" --").or_else(|| line[..fits].rfind(" http")).filter(|at| *at > 10) else {
-        return line.to_owned();
-    };
+    // Not within quotes, and not at the words that name the command itself.
+    let is_outside = |at: usize| ['"', '\''].iter().all(|quote| line[..at].matches(*quote).count() % 2 == 0);
+    let last = |of: &str| line[..fits].rmatch_indices(of).map(|(at, _)| at).find(|at| *at > 10 && is_outside(*at));
+    let Some(at) = last(" --").or_else(|| last(" http")) else { return line.to_owned() };
     let (first, rest) = line.split_at(at);
     let rest = broken(&format!("      {}", rest.trim_start()));
     format!("{first}{CONTINUED}{}", rest.trim_start())
@@ -86,6 +86,8 @@ mod tests {
         });
         assert!(examples > 30, "{examples}");
         let line = "  tidegate a --one first --two second --three 'a third that is long enough to wrap' --four fourth-and-last";
+        let quoted = "  curl --proxy-header \"Proxy-Authorization: Bearer $(tidegate grant --tenant acme --ttl 5m)\" https://a.example/";
+        assert!(!broken(quoted).contains("grant \\"), "{}", broken(quoted));
         assert_eq!(
             broken(line),
             "  tidegate a --one first --two second \\\n      --three 'a third that is long enough to wrap' --four fourth-and-last"

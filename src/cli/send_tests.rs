@@ -97,7 +97,11 @@ fn one_endpoint_s_fault_is_not_the_others() {
     let curl = |endpoint: &str| files.run(&["send", "--endpoint", endpoint, "--print-curl"], b"");
     let good = curl("wh_9f2c1b7a");
     assert_eq!(good.exit, Exit::Yes, "{}", good.remarks);
-    assert!(good.answer.contains("X-Hub-Signature-256") && good.remarks.contains("secret:missing"), "{}", good.remarks);
+    assert!(
+        good.answer.contains("X-Hub-Signature-256") && good.remarks.contains("acme.secrets/missing"),
+        "{}",
+        good.remarks
+    );
     let faulty = curl("wh_other");
     assert_eq!((faulty.exit, faulty.answer.as_str()), (Exit::Failed, ""));
     assert!(faulty.remarks.contains("endpoint[1].secrets[0].value"), "{}", faulty.remarks);

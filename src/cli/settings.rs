@@ -112,8 +112,8 @@ impl Configured {
             !is_of_this && !["", "tenant", "endpoint"].contains(&key) && !key.starts_with("scheme")
         };
         let file = tenant.file();
-        let faults = self.faults.iter().filter(|fault| fault.is_error() && fault.file == file);
-        let fault = faults.into_iter().find(|fault| !others(&fault.key));
+        let mut faults = self.faults.iter().filter(|fault| fault.is_error() && fault.file == file);
+        let fault = faults.find(|fault| !others(&fault.key));
         Some(match fault {
             None => Ok((tenant, endpoint)),
             Some(fault) => Err(Failure::failed(fault, format_args!("put that right: endpoint {id} is touched by it"))),

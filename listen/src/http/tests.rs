@@ -624,7 +624,7 @@ fn what_is_malformed_is_told_apart_for_the_log() {
         ("POST /h HTTP/1.1\nHost: a\n\n", "LF without CR"),
         ("POST /h HTTP/1.1\rHost: a", "a CR stands within"),
         ("POST /h\r\n", "the request line"),
-        ("POST  /h HTTP/1.1\r\n", "the target"),
+        ("POST  /h HTTP/1.1\r\n", "the request line"),
         ("POST /h HTTQ/1.1\r\n", "the request line"),
         ("P(ST /h HTTP/1.1\r\n", "the method"),
         ("POST /../h HTTP/1.1\r\n", "the target"),

@@ -117,7 +117,7 @@ pub(crate) enum Command {
                             docs/grants.md says what one has to say. The grant goes to standard output, and is a secret.\n\n\
                             Exit codes: 0 minted, 1 it would not be taken (no such tenant, role or connection, …), 3 could not.\n\n\
                             Examples:\n  tidegate grant --tenant acme --connection conn_stripe --ttl 5m\n  \
-                            curl --proxy http://127.0.0.1:3128 --proxy-header \"Proxy-Authorization: Bearer $(tidegate grant --tenant acme)\" \\\n      \
+                            curl -x \"http://grant:$(tidegate grant --tenant acme)@127.0.0.1:3128\" \\\n      \
                             https://api.example.com/"
     )]
     Grant(Grant),

@@ -55,7 +55,7 @@ impl Place {
 
 /// A role, and a connection, though one that has no credential.
 const ACME: &str = "tenant = \"acme\"\n[[egress.role]]\nname = \"build\"\n[[connection]]\nid = \"conn_stripe\"\n\
-                    connector = \"stripe\"\n";
+                    connector = \"stripe\"\nbase_url = \"https://api.stripe.com/v1\"\n";
 
 const HEAD: &str = "[egress]\nlisten = [\"127.0.0.1:0\"]\n[log]\ndirectory = \"log\"\n";
 
