@@ -45,8 +45,8 @@ pub const UNTAKEN_EACH_SECOND: u32 = 1 << 20;
 
 /// What DATA with so many bytes takes of what may be untaken, and gives back when they are taken; the codec gives out a
 /// frame at a time.
-pub fn weight(bytes: usize) -> u64 {
-    bytes.max(DATA_BYTES_MIN) as u64
+pub fn weight(bytes: usize) -> u32 {
+    u32::try_from(bytes.max(DATA_BYTES_MIN)).unwrap_or(u32::MAX)
 }
 
 /// A frame's head, as far as anything depends on it.
@@ -66,11 +66,6 @@ impl Frame {
         self.flags & flag != 0
     }
 
-    /// What it takes of what may be untaken.
-    pub fn weight(self) -> u32 {
-        if self.kind == DATA && self.length > 0 { u32::try_from(weight(self.length)).unwrap_or(u32::MAX) } else { 0 }
-    }
-
     /// What it takes from an allowance, by its head.
     fn cost(self) -> u32 {
         match self.kind {
@@ -86,7 +81,9 @@ impl Frame {
 pub enum Seen {
     /// A frame's head has come, for so much of the allowance.
     Begun(Frame, u32),
-    /// It is DATA with nothing in it but padding, which takes from the allowance, too.
+    /// So many bytes of data are in it, without padding.
+    Data(usize),
+    /// There is nothing in it but padding, which takes from the allowance, too.
     OnlyPadding(u32),
     /// Its last byte has come.
     Ended(Frame),
@@ -124,8 +121,13 @@ impl Frames {
                 }
                 continue;
             }
-            if self.left == self.frame.length && self.is_only_padding(*first) {
-                see(Seen::OnlyPadding(1));
+            if self.left == self.frame.length && self.is_padded() {
+                // The first byte says how much of it there is. More than there can be is for the codec to refuse.
+                match self.frame.length.saturating_sub(1 + usize::from(*first)) {
+                    0 if self.frame.has(END_STREAM) => {}
+                    0 => see(Seen::OnlyPadding(1)),
+                    bytes => see(Seen::Data(bytes)),
+                }
             }
             let taken = self.left.min(bytes.len());
             self.left -= taken;
@@ -152,15 +154,16 @@ impl Frames {
         self.frame = Frame { kind, flags, length };
         self.left = length;
         see(Seen::Begun(self.frame, self.frame.cost()));
+        if kind == DATA && length > 0 && !self.is_padded() {
+            see(Seen::Data(length));
+        }
         if length == 0 {
             see(Seen::Ended(self.frame));
         }
     }
 
-    /// The first byte of DATA with padding says how much of it there is.
-    fn is_only_padding(&self, first: u8) -> bool {
-        let frame = self.frame;
-        frame.kind == DATA && frame.has(PADDED) && !frame.has(END_STREAM) && frame.length == 1 + usize::from(first)
+    fn is_padded(&self) -> bool {
+        self.frame.kind == DATA && self.frame.has(PADDED)
     }
 }
 
@@ -245,18 +248,20 @@ mod tests {
         .concat();
         for step in [1, 7, 9, 24, 100, all.len()] {
             let mut frames = Frames::default();
-            let (mut begun, mut ended, mut cost) = (Vec::new(), Vec::new(), 0);
+            let (mut begun, mut ended, mut cost, mut data) = (Vec::new(), Vec::new(), 0, 0);
             for part in all.chunks(step) {
                 frames.feed(part, |seen| match seen {
                     Seen::Begun(frame, takes) => {
                         begun.push((frame.kind, frame.length));
                         cost += takes;
                     }
+                    Seen::Data(bytes) => data += bytes,
                     Seen::OnlyPadding(takes) => cost += takes,
                     Seen::Ended(frame) => ended.push((frame.kind, frame.length)),
                 });
             }
             assert_eq!((begun.len(), &begun, cost), (11, &ended, SETTINGS_COST + 6), "{step}");
+            assert_eq!(data, 70_001, "{step}");
             assert_eq!((frames.under_way(), frames.is_in_head()), (None, false), "{step}");
         }
     }

@@ -49,7 +49,13 @@ impl Meter {
 
     /// What a frame of DATA held was taken.
     pub(super) fn took(&self, bytes: usize) {
-        self.seen().untaken.earn(weight(bytes));
+        self.seen().untaken.earn(weight(bytes).into());
+    }
+
+    /// Nobody takes any more of a stream, by our own will. What its client sends before it knows is no fault of it: a window
+    /// of it, and once for a stream.
+    pub(super) fn gave_up(&self) {
+        self.seen().untaken.earn(STREAM_BYTES.into());
     }
 
     /// Is an allowance used up? Nothing more is read then.
@@ -112,8 +118,8 @@ impl Seen {
                     *in_headers = !frame.has(END_HEADERS);
                 }
                 allowance.spend(cost);
-                untaken.spend(frame.weight());
             }
+            Sight::Data(bytes) => untaken.spend(weight(bytes)),
             Sight::OnlyPadding(cost) => allowance.spend(cost),
             // The next one is another matter, unless it goes on with a header section.
             Sight::Ended(_) if *in_headers => {}

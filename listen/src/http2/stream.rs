@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use domain::Refusal;
 use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{FlowControl, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Response, StatusCode};
 
 use super::Tunnel;
@@ -21,12 +21,41 @@ const PART_BYTES: usize = 64 * 1024;
 /// See the module's essay.
 pub(crate) struct Stream {
     /// None once nobody wants more of it.
-    recv: Option<RecvStream>,
+    recv: Option<Incoming>,
     send: Send,
     meter: Meter,
     resets: Resets,
     /// Of the body, what has been given away.
     given: u64,
+}
+
+/// What its client sends, while somebody takes it; what is given up is told to the meter.
+pub(super) struct Incoming {
+    recv: RecvStream,
+    meter: Meter,
+}
+
+impl Incoming {
+    /// What the next frame of DATA held; None behind the last.
+    pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
+        let data = ready!(self.recv.poll_data(cx));
+        if let Some(Ok(data)) = &data {
+            self.meter.took(data.len());
+        }
+        Poll::Ready(data)
+    }
+
+    pub(super) fn flow_control(&mut self) -> &mut FlowControl {
+        self.recv.flow_control()
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if !self.recv.is_end_stream() {
+            self.meter.gave_up();
+        }
+    }
 }
 
 /// How far the answer has come.
@@ -38,12 +67,13 @@ enum Send {
 
 impl Stream {
     pub(super) fn new(recv: RecvStream, respond: SendResponse<Bytes>, meter: Meter, resets: Resets) -> Self {
+        let recv = Incoming { recv, meter: meter.clone() };
         Self { recv: Some(recv), send: Send::Head(respond), meter, resets, given: 0 }
     }
 
     /// Has all of the body been taken?
     pub(crate) fn is_done(&self) -> bool {
-        self.recv.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.recv.as_ref().is_none_or(|incoming| incoming.recv.is_end_stream())
     }
 
     /// Nobody wants more of the body: what lies here of it is dropped, and so is what comes.
@@ -53,7 +83,7 @@ impl Stream {
 
     /// Has the client begun to send its body?
     pub(crate) fn has_begun(&mut self) -> bool {
-        self.given > 0 || self.recv.as_mut().is_some_and(|recv| recv.flow_control().used_capacity() > 0)
+        self.given > 0 || self.recv.as_mut().is_some_and(|incoming| incoming.flow_control().used_capacity() > 0)
     }
 
     /// The next part of the body; None behind the last. The codec sees to `Content-Length`: a body of another length breaks
@@ -64,7 +94,6 @@ impl Stream {
             let Some(data) = ready!(recv.poll_data(cx)) else { return Poll::Ready(Ok(None)) };
             let Ok(data) = data else { return Poll::Ready(Err(Cut::Gone)) };
             self.given += data.len() as u64;
-            self.meter.took(data.len());
             if self.given > data_max {
                 return Poll::Ready(Err(Cut::Refused(Refusal::BodyTooLarge)));
             }

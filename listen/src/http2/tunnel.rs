@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::meter::{Meter, PART_EARNS};
-use super::stream::poll_room;
+use super::stream::{Incoming, poll_room};
 
 /// See the module's essay.
 pub(crate) struct Tunnel {
-    recv: RecvStream,
+    recv: Incoming,
     /// None once it was given up.
     send: Option<SendStream<Bytes>>,
     meter: Meter,
@@ -27,7 +27,7 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    pub(super) fn new(recv: RecvStream, send: SendStream<Bytes>, meter: Meter, resets: Resets) -> Self {
+    pub(super) fn new(recv: Incoming, send: SendStream<Bytes>, meter: Meter, resets: Resets) -> Self {
         Self { recv, send: Some(send), meter, resets, left: Bytes::new(), ended: false }
     }
 
@@ -70,10 +70,7 @@ impl AsyncRead for Tunnel {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.left.is_empty() {
             match ready!(self.recv.poll_data(cx)) {
-                Some(Ok(data)) => {
-                    self.meter.took(data.len());
-                    self.left = data;
-                }
+                Some(Ok(data)) => self.left = data,
                 Some(Err(error)) => return Poll::Ready(Err(reset(error))),
                 None => return Poll::Ready(Ok(())),
             }

@@ -2,7 +2,7 @@
 //! are answered, interim heads, empty DATA and changes of windows wake somebody, and DATA for a stream that is over costs
 //! whatever the destination likes; it is counted while nobody is on the connection, too.
 
-use listen::frames::{Allowance, DATA, Frames, HEADERS, Seen, UNTAKEN_BYTES, UNTAKEN_EACH_SECOND};
+use listen::frames::{Allowance, DATA, Frames, HEADERS, Seen, UNTAKEN_BYTES, UNTAKEN_EACH_SECOND, weight};
 use tokio::time::Instant;
 
 use super::CONNECTION_WINDOW;
@@ -29,7 +29,7 @@ pub(super) struct Meter {
 pub(super) struct Earned {
     /// For what was sent.
     pub(super) frames: u64,
-    /// For what was taken ([`weight`](listen::frames::weight)).
+    /// For what was taken ([`weight`]), or given up.
     pub(super) bytes: u64,
 }
 
@@ -59,8 +59,8 @@ impl Meter {
             Seen::Begun(frame, cost) => {
                 answers += u64::from(matches!(frame.kind, DATA | HEADERS));
                 allowance.spend(cost);
-                untaken.spend(frame.weight());
             }
+            Seen::Data(bytes) => untaken.spend(weight(bytes)),
             Seen::OnlyPadding(cost) => allowance.spend(cost),
             Seen::Ended(_) => {}
         });
@@ -124,7 +124,7 @@ mod tests {
     fn data_that_nobody_takes_is_bounded_and_what_is_taken_is_not() {
         let now = Instant::now();
         let (data, most) = (frame(DATA, 0, &[7; 16 << 10]), (CONNECTION_WINDOW + UNTAKEN_BYTES) / (16 << 10));
-        let taken = Earned { frames: 0, bytes: listen::frames::weight(16 << 10) };
+        let taken = Earned { frames: 0, bytes: weight(16 << 10).into() };
         let mut meter = Meter::new(now);
         for _ in 0..3 * most {
             meter.feed(&data, taken, now);

@@ -14,6 +14,7 @@ use listen::frames::weight;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use super::STREAM_WINDOW;
 use super::meter::{Earned, Meter};
 
 /// Bytes that are read before others have their turn: four frames of the usual size.
@@ -55,7 +56,13 @@ impl Pace {
 
     /// What a frame of DATA held was taken.
     pub(super) fn took(&self, bytes: usize) {
-        self.taken.fetch_add(weight(bytes), Ordering::Relaxed);
+        self.taken.fetch_add(weight(bytes).into(), Ordering::Relaxed);
+    }
+
+    /// Nobody takes any more of a stream, by our own will. What its peer sends before it knows is no fault of it: a window of
+    /// it, and once for a stream.
+    pub(super) fn gave_up(&self) {
+        self.taken.fetch_add(STREAM_WINDOW.into(), Ordering::Relaxed);
     }
 
     /// Whether it has said more than it may. Nothing more is read then.

@@ -156,6 +156,14 @@ impl Stream {
     }
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.is_end_stream() {
+            self.seat.share().pace.gave_up();
+        }
+    }
+}
+
 impl Outgoing {
     /// Whether something went, and whether this is over.
     fn poll(&mut self, cx: &mut Context<'_>, pace: &Pace) -> (bool, bool) {
