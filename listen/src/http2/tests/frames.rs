@@ -99,7 +99,7 @@ impl Hand {
             }
         });
         let mut all = Vec::new();
-        let _ended = reading.read_to_end(&mut all).await;
+        let _ended = tokio::time::timeout(Duration::from_mins(1), reading.read_to_end(&mut all)).await;
         flooding.abort();
         let mut rest = &all[..];
         while let [high, middle, low, kind, _, _, _, _, _, after @ ..] = rest {

@@ -94,7 +94,8 @@ async fn a_flood_of_interim_answers_is_not_for_the_next_call() {
     let fault = sending.await.unwrap().unwrap_err();
     assert_eq!(fault.refusal, Refusal::ResponseRefused, "{fault}");
     let sending = send(&forward, secure(&tls));
-    let mut second = Raw::accept(&mut origin, &[]).await;
+    let dialled = timeout(Duration::from_secs(9), Raw::accept(&mut origin, &[])).await;
+    let mut second = dialled.expect("it is on a connection of its own");
     second.until(HEADERS).await;
     second.ok(1).await;
     sending.await.unwrap().unwrap();
