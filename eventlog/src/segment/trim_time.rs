@@ -17,6 +17,9 @@ use super::trim::superseded;
 use super::trim_clock::Belief;
 
 const MAGIC: [u8; 8] = *b"TGbelvd\x02";
+/// Without eras: nobody told them apart then.
+const MAGIC_1: [u8; 8] = *b"TGbelvd\x01";
+const BYTES_1: usize = 8 + 16 + 8 + 4;
 const ERA_BYTES: usize = 8 + 4 + 8 + 8;
 const ERAS_AT: usize = 8 + 16 + 8 + 4;
 /// Smaller than a sector, which a disk writes whole or not at all.
@@ -50,6 +53,10 @@ fn decode(log: &LogId, bytes: &[u8]) -> Option<Belief> {
         Some(Era { until, behind_ms: u64_at(bytes, 12)?.cast_signed(), ended_unix_ms: u64_at(bytes, 20)? })
     };
     let unix_ms = u64_at(bytes, 24)?;
+    if bytes.len() == BYTES_1 && bytes.starts_with(&MAGIC_1) {
+        let is_whole = bytes[8..24] == log[..] && u32_at(bytes, 32)? == crc32c::crc32c(&bytes[..32]);
+        return is_whole.then(|| Belief { unix_ms, eras: Eras::default() });
+    }
     let eras = usize::try_from(u32_at(bytes, 32)?).ok().filter(|eras| *eras <= ERAS_MAX)?;
     let eras: Option<Vec<Era>> = bytes.get(ERAS_AT..)?.chunks_exact(ERA_BYTES).take(eras).map(era).collect();
     let belief = Belief { unix_ms, eras: Eras::from_stored(eras?)? };
@@ -140,5 +147,19 @@ mod tests {
         }
         let belief = Belief { unix_ms: 5, eras: Eras::default() };
         assert_eq!(decode(&[3; 16], &encode(&[3; 16], &belief)), Some(belief));
+    }
+
+    #[test]
+    fn the_form_without_eras_reads() {
+        let mut bytes = [&MAGIC_1[..], &[3; 16], &1_790_000_000_000_u64.to_le_bytes()].concat();
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        let belief = Belief { unix_ms: 1_790_000_000_000, eras: Eras::default() };
+        assert_eq!(decode(&[3; 16], &bytes), Some(belief));
+        assert_eq!(decode(&[4; 16], &bytes), None);
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x10;
+            assert_eq!((decode(&[3; 16], &flipped), decode(&[3; 16], &bytes[..at])), (None, None));
+        }
     }
 }

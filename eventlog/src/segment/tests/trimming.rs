@@ -243,6 +243,31 @@ fn the_time_is_written_down_by_the_younger_process() {
 }
 
 #[test]
+fn a_believed_time_without_eras_is_taken_over() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW);
+    let journal = clocked(&memory, &clock);
+    append_at(&journal, NOW, 100);
+    clock.advance(Duration::from_hours(24));
+    append_at(&journal, NOW + DAY, 1);
+    journal.trim(0).unwrap();
+    drop(journal);
+    let path = directory().join("trim.time");
+    let mut old = memory.read(&path, 4096).unwrap().unwrap();
+    old[7] = 1;
+    old.truncate(32);
+    old.extend_from_slice(&crc32c::crc32c(&old).to_le_bytes());
+    memory.put(&path, &old).unwrap();
+    clock.advance(Duration::from_mins(2));
+    let journal = clocked(&memory, &clock);
+    assert_eq!(journal.trim_unix_ms(), NOW + DAY + 120_000, "it is believed at once");
+    assert!(journal.trim(NOW + 1).unwrap().segments > 3, "and nothing counts as younger than it is");
+    clock.advance(Duration::from_mins(1));
+    journal.trim(0).unwrap();
+    assert_eq!(memory.read(&path, 4096).unwrap().unwrap()[7], 2);
+}
+
+#[test]
 fn without_the_time_that_was_believed_nothing_counts_as_old() {
     let memory = MemoryStorage::new();
     let clock = ManualClock::at_unix_ms(NOW - 2_300 * DAY);
