@@ -173,6 +173,7 @@ fn age_lets_go_and_frees_the_disk() {
     assert_eq!(everything(&store).len(), 100);
     clock.advance(Duration::from_hours(6 * 24));
     store.hold(held("acme", "wh_young", 200)).unwrap();
+    everything(&store);
     clock.advance(Duration::from_hours(2 * 24));
     // As every minute: the time that passed is what the next start believes.
     store.journal.trim(0).unwrap();
@@ -238,6 +239,34 @@ fn what_came_while_the_clock_was_behind_is_held_for_its_age() {
     clock.advance(Duration::from_hours(24));
     assert_eq!(store.trim().unwrap(), 100);
     assert_eq!((store.stat().bytes, store.journal.segments().len()), (0, 1));
+}
+
+#[test]
+fn what_came_while_the_clock_fell_between_two_trims_is_held_for_its_age() {
+    for is_stopped in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at_unix_ms(EPOCH_UNIX_MS);
+        let mut store = open(directory.path(), &clock);
+        clock.step_to_unix_ms(1_000);
+        fill(&store);
+        if is_stopped {
+            drop(store);
+            store = open(directory.path(), &clock);
+            store.hold(held("acme", "wh_after", 500)).unwrap();
+            everything(&store);
+        }
+        let count = 100 + usize::from(is_stopped);
+        clock.step_to_unix_ms(EPOCH_UNIX_MS + 30_000);
+        assert_eq!(trim_until_believed(&store, &clock), 0);
+        assert_eq!(everything(&store).len(), count);
+        drop(store);
+        let store = open(directory.path(), &clock);
+        clock.advance(Duration::from_hours(6 * 24));
+        assert_eq!(store.trim().unwrap(), 0);
+        assert_eq!(everything(&store).len(), count);
+        clock.advance(Duration::from_hours(2 * 24));
+        assert_eq!(store.trim().unwrap(), count as u64);
+    }
 }
 
 #[test]

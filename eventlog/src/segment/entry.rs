@@ -57,6 +57,7 @@ pub type Check = Box<dyn FnOnce(&CheckContext) -> Result<(), Rejected> + Send>;
 pub struct Entry {
     /// Key of the dense sequence that the record gets a number of; 0 = none, its sequence is 0.
     pub stream: u64,
+    /// When it came, by the journal's clock. One that says minutes less than the clock counts as younger than it says.
     pub time_unix_ms: u64,
     /// What the payload is, for the layer above.
     pub kind: u8,

@@ -8,6 +8,7 @@
 //! The time for which no process ran is such a step as well: nothing tells it from a clock that was behind.
 
 use super::position::SegmentId;
+use super::trim_clock::SLACK_MS;
 
 /// Most eras that are told apart: as many as fit one sector of a disk with the believed time. They go with their
 /// segments, so that a machine without a clock of its own has some two for each start within an age.
@@ -49,8 +50,46 @@ impl Eras {
             era.behind_ms = era.behind_ms.saturating_add(by_ms);
             era.ended_unix_ms = era.ended_unix_ms.saturating_add_signed(by_ms).min(now_unix_ms);
         }
-        let until = self.0.last().map_or(written, |last| last.until.max(written));
-        self.0.push(Era { until, behind_ms: by_ms, ended_unix_ms: now_unix_ms });
+        self.push(Era { until: written, behind_ms: by_ms, ended_unix_ms: now_unix_ms });
+    }
+
+    /// This segment gets a record that says a time `by_ms` before `now_unix_ms`: the clock fell and may be right again,
+    /// and nobody saw it. An era for this segment alone. False if what is known of it covers that.
+    pub(crate) fn dip(&mut self, by_ms: i64, written: SegmentId, now_unix_ms: u64) -> bool {
+        if let Some(last) = self.0.last_mut()
+            && last.behind_ms.saturating_add_unsigned(SLACK_MS) >= by_ms
+            && last.ended_unix_ms.saturating_add(SLACK_MS) >= now_unix_ms
+        {
+            let is_new = last.until < written;
+            last.until = last.until.max(written);
+            return is_new;
+        }
+        // What came before it, up to this segment, is as old as it says.
+        self.push(Era { until: written, behind_ms: 0, ended_unix_ms: now_unix_ms });
+        self.push(Era { until: written, behind_ms: by_ms, ended_unix_ms: now_unix_ms });
+        true
+    }
+
+    /// Takes in what somebody else knows, by the same clock: nothing is older than by either.
+    pub(crate) fn unite(&mut self, other: &Self) {
+        let mut untils: Vec<SegmentId> = self.iter().chain(other.iter()).map(|era| era.until).collect();
+        untils.sort_unstable();
+        untils.dedup();
+        let both = [std::mem::take(&mut self.0), other.0.clone()];
+        for until in untils {
+            let up_to = both.iter().filter_map(|eras| eras.iter().find(|era| era.until >= until));
+            let within = both.iter().flatten().filter(|era| era.until == until);
+            for era in [youngest(until, up_to), youngest(until, within)].into_iter().flatten() {
+                if self.0.last() != Some(&era) {
+                    self.push(era);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, era: Era) {
+        let until = self.0.last().map_or(era.until, |last| last.until.max(era.until));
+        self.0.push(Era { until, ..era });
         if self.0.len() > ERAS_MAX {
             self.merge(self.shortest_pair());
         }
@@ -97,6 +136,17 @@ impl Eras {
         });
         lasted.enumerate().min_by_key(|(_, lasted)| *lasted).map_or(0, |(at, _)| at)
     }
+}
+
+/// One era in which nothing is older than in any of these.
+fn youngest<'a>(until: SegmentId, eras: impl Iterator<Item = &'a Era>) -> Option<Era> {
+    eras.copied()
+        .reduce(|one, other| Era {
+            until,
+            behind_ms: one.behind_ms.max(other.behind_ms),
+            ended_unix_ms: one.ended_unix_ms.max(other.ended_unix_ms),
+        })
+        .map(|era| Era { until, ..era })
 }
 
 #[cfg(test)]
@@ -178,6 +228,47 @@ mod tests {
             for (segment, said, by_now) in &records {
                 assert!(eras.latest(*segment, *said) >= *by_now, "{segment} after {n} steps");
             }
+        }
+    }
+
+    #[test]
+    fn a_dip_makes_its_own_segment_young_and_no_other() {
+        let mut eras = Eras::default();
+        eras.step(-DAY, segment(1), NOW);
+        let later = NOW + DAY.unsigned_abs();
+        assert!(eras.dip(50 * YEARS, segment(4), later));
+        assert!(!eras.dip(50 * YEARS, segment(4), later + 1000), "it is known");
+        assert_eq!(eras.latest(segment(4), before(later, 50 * YEARS)), later);
+        assert_eq!((eras.latest(segment(3), 5), eras.latest(segment(5), 5)), (5, 5));
+        assert!(eras.dip(50 * YEARS, segment(5), later + 2000));
+        assert_eq!(eras.latest(segment(5), before(later, 50 * YEARS)), later);
+        assert!(eras.dip(51 * YEARS, segment(5), later + 2000), "it fell further");
+        assert!(eras.dip(51 * YEARS, segment(5), later + 1000 * 1000), "it fell again");
+        assert_eq!((eras.latest(segment(3), 5), eras.latest(segment(6), 5)), (5, 5));
+    }
+
+    #[test]
+    fn nothing_is_older_by_what_two_know_than_by_what_one_knows() {
+        let (mut one, mut other) = (Eras::default(), Eras::default());
+        for n in 0..30_u32 {
+            let by = [DAY, -3 * DAY, 7 * DAY, -4 * DAY, DAY / 2][n as usize % 5];
+            let eras = if n % 3 == 0 { &mut one } else { &mut other };
+            eras.step(by, segment(n / 2), NOW + u64::from(n));
+            eras.dip(9 * YEARS, segment(n / 2), NOW + u64::from(n));
+            let mut both = one.clone();
+            both.unite(&other);
+            assert!(Eras::from_stored(both.iter().copied().collect()).is_some());
+            for at in 0..20 {
+                for said in [before(NOW, 9 * YEARS), before(NOW, 2 * DAY), NOW] {
+                    let least = one.latest(segment(at), said).max(other.latest(segment(at), said));
+                    assert!(both.latest(segment(at), said) >= least, "{at} after {n}");
+                }
+            }
+        }
+        let mut twice = one.clone();
+        twice.unite(&one);
+        for at in 0..20 {
+            assert_eq!(twice.latest(segment(at), NOW - 5), one.latest(segment(at), NOW - 5));
         }
     }
 

@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) rate: Mutex<Rate>,
     pub(crate) space: Mutex<SpaceView>,
     pub(crate) trim_clock: Mutex<TrimClock>,
+    /// Held by whoever writes down what is believed: an older belief must not come last.
+    pub(crate) keeping: Mutex<()>,
 }
 
 /// How far a segment can be read.
@@ -110,7 +112,8 @@ impl Shared {
         let now = parts.clock.monotonic();
         let times = parts.catalog.segments.values().filter(|info| info.records > 0);
         let newest = times.map(|info| info.max_unix_ms).max();
-        let trim_clock = TrimClock::new(&*parts.clock, parts.belief, newest, start.segment());
+        let last = parts.catalog.segments.keys().next_back().copied();
+        let trim_clock = TrimClock::new(&*parts.clock, parts.belief, newest, start.segment(), last);
         Self {
             settings: parts.settings,
             storage: parts.storage,
@@ -130,12 +133,21 @@ impl Shared {
             rate: Mutex::new(Rate::new(now)),
             space: Mutex::new(SpaceView { space: parts.space, looked: now }),
             trim_clock: Mutex::new(trim_clock),
+            keeping: Mutex::new(()),
         }
     }
 
     /// The time now, as far as retention believes the clock.
     pub(crate) fn believed_unix_ms(&self) -> u64 {
-        locked(&self.trim_clock).unix_ms(&*self.clock, self.durable().segment())
+        let last = self.last_segment();
+        locked(&self.trim_clock).unix_ms(&*self.clock, last)
+    }
+
+    /// The last segment that may have a record, or gets one now. Not the durable place's: a batch that is on its way may
+    /// be the first of the next.
+    pub(crate) fn last_segment(&self) -> SegmentId {
+        let durable = self.durable().segment();
+        self.catalog().segments.keys().next_back().map_or(durable, |last| durable.max(*last))
     }
 
     pub(crate) fn catalog(&self) -> MutexGuard<'_, Catalog> {

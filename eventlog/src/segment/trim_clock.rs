@@ -32,6 +32,8 @@ pub(crate) struct TrimClock {
     looked: Duration,
     step: Option<Step>,
     eras: Eras,
+    /// The eras have changed, and nobody was told to write them down.
+    is_news: bool,
     /// What of it is on the disk.
     kept: Option<Belief>,
 }
@@ -47,12 +49,13 @@ struct Step {
 impl TrimClock {
     /// `kept` is what was believed last; where nobody wrote that down, `newest_unix_ms` has to do, the time of the newest
     /// record, if there are any. The clock of a machine that has just started has to earn what it says beyond. `written`
-    /// is the segment that this process begins with.
+    /// is the segment that this process begins with, `last` the last one that is there.
     pub(crate) fn new(
         clock: &dyn Clock,
         kept: Option<Belief>,
         newest_unix_ms: Option<u64>,
         written: SegmentId,
+        last: Option<SegmentId>,
     ) -> Self {
         let now = clock.unix_ms();
         let (believed, mut eras) = match (&kept, newest_unix_ms) {
@@ -62,9 +65,11 @@ impl TrimClock {
             (None, None) => (now, Eras::default()),
         };
         if let Some(kept) = kept.as_ref().filter(|kept| kept.unix_ms - believed > SLACK_MS) {
-            eras.step(between(kept.unix_ms, believed), written, believed);
+            // It may have fallen before the last process ended, and another one may go on for a while: what is last there
+            // has something from before and from after.
+            eras.step(between(kept.unix_ms, believed), last.unwrap_or(written), believed);
         }
-        Self { believed, looked: clock.monotonic(), step: None, eras, kept }
+        Self { believed, looked: clock.monotonic(), step: None, eras, is_news: false, kept }
     }
 
     /// What is to be written down, if it is time for that.
@@ -85,6 +90,38 @@ impl TrimClock {
         self.kept = Some(belief);
     }
 
+    /// Takes in what another process believed, which has ended. As at a start, the time since then is a step. `last` is
+    /// the last segment that is there.
+    pub(crate) fn inherit(&mut self, there: &Belief, last: SegmentId) {
+        let mut eras = there.eras.clone();
+        if there.unix_ms.abs_diff(self.believed) > SLACK_MS {
+            eras.step(between(there.unix_ms, self.believed), last, self.believed);
+        }
+        self.eras.unite(&eras);
+    }
+
+    /// A record that says `unix_ms` is about to be written to this segment. One that is further behind than the slack
+    /// came while the clock was, however short that was: nobody else looks at the clock as often as this. True if what is
+    /// believed has to be written down before the record is; it is said once.
+    pub(crate) fn stamped(&mut self, clock: &dyn Clock, unix_ms: u64, written: SegmentId) -> bool {
+        let expected = self.expected(clock.monotonic());
+        if expected.saturating_sub(unix_ms) > SLACK_MS {
+            self.is_news |= self.eras.dip(between(unix_ms, expected), written, expected);
+        }
+        std::mem::take(&mut self.is_news)
+    }
+
+    /// What was believed last, and the time that passed since.
+    fn expected(&self, now: Duration) -> u64 {
+        let passed = now.saturating_sub(self.looked);
+        self.believed.saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn set(&mut self, by_ms: i64, written: SegmentId) {
+        self.eras.step(by_ms, written, self.believed);
+        self.is_news = true;
+    }
+
     /// The latest time, by the clock that is believed now, of a record of this segment that says `unix_ms`.
     pub(crate) fn latest(&self, segment: SegmentId, unix_ms: u64) -> u64 {
         self.eras.latest(segment, unix_ms)
@@ -98,8 +135,7 @@ impl TrimClock {
     /// The time now, as far as it is believed. `written` is the segment that is written now.
     pub(crate) fn unix_ms(&mut self, clock: &dyn Clock, written: SegmentId) -> u64 {
         let (wall, now) = (clock.unix_ms(), clock.monotonic());
-        let passed = now.saturating_sub(self.looked);
-        let expected = self.believed.saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
+        let expected = self.expected(now);
         self.looked = now;
         let ahead = wall.saturating_sub(expected);
         if ahead <= SLACK_MS {
@@ -107,7 +143,7 @@ impl TrimClock {
             // Also backwards: who believes too little deletes too little.
             self.believed = wall;
             if expected.saturating_sub(wall) > SLACK_MS {
-                self.eras.step(between(expected, wall), written, wall);
+                self.set(between(expected, wall), written);
             }
             return wall;
         }
@@ -117,7 +153,7 @@ impl TrimClock {
         if now.saturating_sub(step.since) >= HOLD {
             self.step = None;
             self.believed = wall;
-            self.eras.step(between(expected, wall), written, wall);
+            self.set(between(expected, wall), written);
         }
         self.believed
     }
@@ -142,7 +178,7 @@ mod tests {
 
     fn new(clock: &ManualClock, kept_unix_ms: Option<u64>, newest_unix_ms: Option<u64>) -> TrimClock {
         let kept = kept_unix_ms.map(|unix_ms| Belief { unix_ms, eras: Eras::default() });
-        TrimClock::new(clock, kept, newest_unix_ms, WRITTEN)
+        TrimClock::new(clock, kept, newest_unix_ms, WRITTEN, Some(SegmentId { epoch: 2, sequence: 9 }))
     }
 
     #[test]
@@ -235,20 +271,37 @@ mod tests {
     #[test]
     fn what_was_written_before_a_start_in_the_past_keeps_its_age() {
         let clock = ManualClock::at_unix_ms(7);
-        let elder = SegmentId { epoch: 2, sequence: 9 };
+        let elder = SegmentId { epoch: 2, sequence: 8 };
+        let last = SegmentId { epoch: 2, sequence: 9 };
         let mut trim = new(&clock, Some(START), Some(START));
         assert_eq!((trim.unix_ms(&*clock, WRITTEN), trim.latest(elder, START)), (7, START));
         let belief = trim.to_keep().unwrap();
         clock.step_to_unix_ms(START + 600_000);
         // Also where it is set right only at the next start.
-        for (held, mut trim) in (1..).zip([trim, TrimClock::new(&*clock, Some(belief), None, WRITTEN)]) {
+        for (held, mut trim) in (1..).zip([trim, TrimClock::new(&*clock, Some(belief), None, WRITTEN, None)]) {
             trim.unix_ms(&*clock, WRITTEN);
             clock.advance(HOLD);
             let now = trim.unix_ms(&*clock, WRITTEN);
             assert!(now > START);
             assert_eq!(now - trim.latest(elder, START - 1_000_000), 1_000_000 + held * 21_600_000);
             assert_eq!(trim.latest(WRITTEN, 7 + held * 21_600_000), now);
+            assert_eq!(trim.latest(last, 7 + held * 21_600_000), now, "it may have fallen before that process ended");
         }
+    }
+
+    #[test]
+    fn a_record_that_is_behind_says_that_the_clock_fell() {
+        let clock = ManualClock::at_unix_ms(START);
+        let mut trim = new(&clock, None, None);
+        assert!(!trim.stamped(&*clock, START - SLACK_MS, WRITTEN));
+        assert!(trim.stamped(&*clock, 5, WRITTEN));
+        assert!(!trim.stamped(&*clock, 5, WRITTEN), "it is said once");
+        assert_eq!(trim.latest(WRITTEN, 5), START);
+        // What a look finds has to be on the disk before what comes after it.
+        clock.step_to_unix_ms(7);
+        trim.unix_ms(&*clock, WRITTEN);
+        assert!(trim.stamped(&*clock, 7, WRITTEN));
+        assert!(!trim.stamped(&*clock, 7, WRITTEN));
     }
 
     #[test]

@@ -71,18 +71,21 @@ pub(crate) fn kept(storage: &dyn Storage, directory: &Path, log: &LogId) -> io::
 
 /// Writes down what is believed now, if that is not what is written there, about.
 pub(crate) fn keep(shared: &Shared) -> io::Result<()> {
+    let _one_at_a_time = locked(&shared.keeping);
     let oldest = shared.catalog().segments.keys().next().copied();
-    let belief = {
+    let to_keep = || {
         let mut clock = locked(&shared.trim_clock);
         if let Some(oldest) = oldest {
             clock.forget_before(oldest);
         }
         clock.to_keep()
     };
-    let Some(belief) = belief else { return Ok(()) };
-    if is_anothers(shared)? {
+    // While a younger process lives, it says what is believed.
+    if to_keep().is_none() || superseded(shared)? {
         return Ok(());
     }
+    inherit(shared)?;
+    let Some(belief) = to_keep() else { return Ok(()) };
     let path = shared.settings.directory.join(TRIM_TIME);
     let bytes = encode(&shared.log, &belief);
     let written = match in_place(&*shared.storage, &path, &bytes) {
@@ -99,16 +102,18 @@ pub(crate) fn keep(shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Is what is written there a younger process's? While one lives, it says what is believed. One that has ended may have
-/// met steps of the clock between records that this process does not know: then its word stands, and the next start
-/// waits a while longer before it believes the clock.
-fn is_anothers(shared: &Shared) -> io::Result<bool> {
-    if superseded(shared)? {
-        return Ok(true);
-    }
+/// What is written there may be of a younger process that has ended: it may have met steps of the clock that this one
+/// does not know. Both count from here on.
+fn inherit(shared: &Shared) -> io::Result<()> {
     let there = kept(&*shared.storage, &shared.settings.directory, &shared.log)?;
-    let clock = locked(&shared.trim_clock);
-    Ok(there.zip(clock.last_kept()).is_some_and(|(there, last)| there.eras != last.eras))
+    let last = shared.last_segment();
+    let mut clock = locked(&shared.trim_clock);
+    if let Some(there) = there
+        && clock.last_kept().is_some_and(|last| there.eras != last.eras)
+    {
+        clock.inherit(&there, last);
+    }
+    Ok(())
 }
 
 /// Takes no room. False if there is no such file.

@@ -28,6 +28,7 @@ use super::position::{Position, SegmentId};
 use super::queue::{Load, Pending};
 use super::seal::Sealing;
 use super::shared::{Shared, locked};
+use super::trim_time;
 
 /// How old the last look at the free space may get while records are appended.
 const SPACE_AGE: Duration = Duration::from_secs(1);
@@ -168,6 +169,7 @@ impl Writer {
         let bytes = large.as_mut().unwrap_or(&mut buffer).as_mut_slice();
         let cap = bytes.len().min(size(room));
         let written = self.encode(&mut bytes[..cap]).map_or(Ok(()), |header| {
+            self.note_time();
             let whole = &bytes[..size(header.padded())];
             self.commit(&header, whole)
         });
@@ -209,6 +211,17 @@ impl Writer {
             self.batch.waiters.push((waiter, Appended { position, sequence, epoch }));
         }
         (encoder.records() > 0).then(|| encoder.finish(self.chain))
+    }
+
+    /// What came under a clock that has fallen is as young as it is: that is on the disk before it, or a crash would leave
+    /// records that look old. Where it cannot be written, the next trim tries again.
+    fn note_time(&self) {
+        let shared = &self.shared;
+        let min_unix_ms = self.batch.min_unix_ms;
+        let is_news = locked(&shared.trim_clock).stamped(&*shared.clock, min_unix_ms, self.current.made.id);
+        if is_news && let Err(error) = trim_time::keep(shared) {
+            tracing::warn!(%error, "the time that retention goes by could not be written down");
+        }
     }
 
     fn commit(&mut self, header: &BatchHeader, whole: &[u8]) -> Result<(), Stop> {

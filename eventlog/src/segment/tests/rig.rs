@@ -24,7 +24,7 @@ pub(crate) fn options(storage: Arc<dyn Storage>) -> Options {
         batch_bytes_max: 16 << 10,
         heal: Backoff { first: Duration::from_millis(1), max: Duration::from_millis(4) },
         storage,
-        ..Options::new(directory(), ManualClock::at_unix_ms(1_000_000))
+        ..Options::new(directory(), ManualClock::at_unix_ms(1_000))
     }
 }
 

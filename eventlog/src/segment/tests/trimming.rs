@@ -212,8 +212,9 @@ fn a_clock_that_falls_back_at_a_start_keeps_nothing_longer() {
     clock.advance(Duration::from_hours(7 * 24 - 7));
     assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0);
     assert_eq!(read_all(&journal).len(), 151);
-    // It was off for an hour, which nobody can tell from a clock that was behind.
-    clock.advance(Duration::from_hours(2));
+    // It was off for an hour, which nobody can tell from a clock that was behind; and its last segment may have got
+    // something after the clock had fallen, until that was right again.
+    clock.advance(Duration::from_hours(8));
     assert!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments > 5);
     let left = read_all(&journal);
     assert!(left.len() < 40, "what came in the hours before the clock was believed: {}", left.len());
@@ -235,11 +236,84 @@ fn the_time_is_written_down_by_the_younger_process() {
     assert_eq!(written(), by_younger);
     younger.close();
     elder.trim(0).unwrap();
-    assert_eq!(written(), by_younger, "the elder does not know between which of its records the clock fell");
-    let next = clocked(&memory, &clock);
+    let by_elder = written();
+    assert_ne!(by_elder, by_younger, "the younger one has ended");
     clock.advance(Duration::from_mins(10));
-    next.trim(0).unwrap();
-    assert_ne!(written(), by_younger);
+    elder.trim(0).unwrap();
+    assert_ne!(written(), by_elder);
+}
+
+#[test]
+fn what_a_younger_process_knew_counts_when_it_has_ended() {
+    let memory = MemoryStorage::new();
+    let clock = ManualClock::at_unix_ms(NOW - 2_300 * DAY);
+    let elder = clocked(&memory, &clock);
+    let younger = clocked(&memory, &clock);
+    append_at(&younger, NOW - 2_300 * DAY, 100);
+    clock.step_to_unix_ms(NOW);
+    trim_until_believed(&younger, &clock, 7 * DAY);
+    younger.close();
+    drop(younger);
+    // Which looked at the clock at other times.
+    for _ in 0..=6 * 60 {
+        clock.advance(Duration::from_mins(1));
+        elder.trim(0).unwrap();
+    }
+    drop(elder);
+    let journal = clocked(&memory, &clock);
+    assert_eq!(trim_until_believed(&journal, &clock, 7 * DAY), 0);
+    assert_eq!(read_all(&journal).len(), 100);
+}
+
+/// The clock falls to each of these and is right again before anybody looks.
+const FALLEN: [u64; 3] = [1_000, NOW - 2_300 * DAY, NOW - 20 * DAY];
+
+#[test]
+fn a_clock_that_falls_between_two_looks_makes_nothing_old() {
+    for wrong in FALLEN {
+        let memory = MemoryStorage::new();
+        let clock = ManualClock::at_unix_ms(NOW);
+        let mut journal = clocked(&memory, &clock);
+        clock.step_to_unix_ms(wrong);
+        append_at(&journal, wrong, 100);
+        clock.step_to_unix_ms(NOW + 30_000);
+        append_at(&journal, NOW + 30_000, 60);
+        for start in 0..3 {
+            clock.advance(Duration::from_mins(1));
+            assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0, "{start} starts");
+            drop(journal);
+            journal = clocked(&memory, &clock);
+        }
+        clock.advance(Duration::from_hours(6 * 24));
+        assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0);
+        clock.advance(Duration::from_hours(2 * 24));
+        assert!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments > 3, "and no longer");
+    }
+}
+
+#[test]
+fn a_crash_while_the_clock_has_fallen_makes_nothing_old() {
+    for wrong in FALLEN {
+        for is_right_at_the_start in [false, true] {
+            let memory = MemoryStorage::new();
+            let clock = ManualClock::at_unix_ms(NOW);
+            let journal = clocked(&memory, &clock);
+            clock.step_to_unix_ms(wrong);
+            append_at(&journal, wrong, 100);
+            // Nobody has looked since it fell.
+            let memory = memory.copy();
+            if is_right_at_the_start {
+                clock.step_to_unix_ms(NOW + 30_000);
+            }
+            let journal = clocked(&memory, &clock);
+            append_at(&journal, clock.unix_ms(), 60);
+            clock.step_to_unix_ms(NOW + 60_000);
+            assert_eq!(trim_until_believed(&journal, &clock, 7 * DAY), 0);
+            clock.advance(Duration::from_hours(6 * 24));
+            assert_eq!(journal.trim(journal.trim_unix_ms() - 7 * DAY).unwrap().segments, 0);
+            assert_eq!(read_all(&journal).len(), 160);
+        }
+    }
 }
 
 #[test]
