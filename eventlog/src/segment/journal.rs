@@ -311,7 +311,9 @@ impl Journal {
     pub fn trim(&self, before_unix_ms: u64) -> io::Result<Trimmed> {
         let latest = self.latest_times(self.shared.believed_unix_ms());
         let trimmed = trim::trim(&self.shared, trim::Keep::File, |info| {
-            latest.get(&info.id).copied().unwrap_or(info.max_unix_ms) < before_unix_ms
+            // One that the writer has left since then, or that has no records.
+            let of_era = || if info.records == 0 { 0 } else { self.latest_unix_ms(info.id, info.max_unix_ms) };
+            latest.get(&info.id).copied().unwrap_or_else(of_era) < before_unix_ms
         });
         self.shared.queue.ask_to_roll(before_unix_ms);
         if let Err(error) = trim_time::keep(&self.shared) {
