@@ -1,8 +1,10 @@
 //! Draining: no new connections, no connection kept alive, and word when the last one is gone.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
 
 use tokio::sync::{Notify, watch};
 
@@ -63,22 +65,33 @@ impl Connections {
         self.draining.subscribe()
     }
 
-    /// Ends the connections that are still open.
+    /// Ends the connections that are still open. The drain has begun by then.
     pub(crate) fn cut(&self) {
         self.cut.send_replace(true);
     }
 
-    pub(crate) fn is_cut(&self) -> bool {
-        *self.cut.borrow()
-    }
-
-    /// Returns when what is still open is to end.
-    pub(crate) fn until_cut(&self) -> impl Future<Output = ()> + Send + use<> {
+    /// Serves a connection to its end, or until what is still open is to end.
+    pub(crate) async fn until_cut(&self, mut serving: Pin<&mut (impl Future<Output = ()> + Send)>) {
         let mut cut = self.cut.subscribe();
-        async move {
-            // An error is a service that is gone.
-            let _cut = cut.wait_for(|cut| *cut).await;
-        }
+        // An error is a service that is gone.
+        let mut cut = pin!(cut.wait_for(|cut| *cut));
+        let mut woken: Option<Waker> = None;
+        poll_fn(|cx| {
+            if serving.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            // To ask takes a lock that all connections share. Whoever waits already is woken for it, and the drain has
+            // begun by then.
+            let waits = woken.as_ref().is_some_and(|woken| woken.will_wake(cx.waker()));
+            if waits && !self.is_draining() {
+                return Poll::Pending;
+            }
+            if !waits {
+                woken = Some(cx.waker().clone());
+            }
+            cut.as_mut().poll(cx).map(drop)
+        })
+        .await;
     }
 
     /// Returns when no connection is open.
@@ -153,5 +166,33 @@ mod tests {
         assert!(!waiting.is_finished());
         drop(one);
         waiting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn whoever_is_served_is_cut_whoever_polls_it_then() {
+        let connections = Connections::new();
+        let polled = AtomicUsize::new(0);
+        let serving = pin!(poll_fn(|_| {
+            polled.fetch_add(1, Ordering::Relaxed);
+            Poll::<()>::Pending
+        }));
+        let mut served = Box::pin(connections.until_cut(serving));
+        for _ in 0..3 {
+            let mut cx = std::task::Context::from_waker(Waker::noop());
+            assert!(served.as_mut().poll(&mut cx).is_pending());
+        }
+        // Another task has it now, and is the one to be woken.
+        let cut = async {
+            connections.drain();
+            tokio::task::yield_now().await;
+            connections.cut();
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(5), async { tokio::join!(served, cut) }).await.unwrap();
+        assert!(polled.load(Ordering::Relaxed) >= 4);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_done_waits_for_no_cut() {
+        Connections::new().until_cut(pin!(std::future::ready(()))).await;
     }
 }

@@ -6,8 +6,7 @@
 //! last service is done, Pingora is told to stop at once.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -36,6 +35,8 @@ struct Drain {
     service: String,
     connections: Arc<Connections>,
     timeout: Duration,
+    /// Requests that were cut off, once they are.
+    cut_off: OnceLock<usize>,
 }
 
 /// How a server ended.
@@ -125,6 +126,7 @@ impl Server {
             service: service.name().to_owned(),
             connections: Arc::clone(service.connections()),
             timeout: service.drain_timeout(),
+            cut_off: OnceLock::new(),
         });
         self.pingora.add_service(service.into_pingora());
     }
@@ -169,23 +171,18 @@ impl Watcher {
             drain.connections.drain();
         }
         let mut stop = self.handle.stop.subscribe();
-        let cut = AtomicUsize::new(0);
-        let all = join_all(self.drains.iter().map(|drain| drain.to_its_end(&cut)));
+        let all = join_all(self.drains.iter().map(Drain::to_its_end));
         tokio::select! {
             _ = all => tracing::info!("drained"),
-            _ = stop.wait_for(|stop| *stop == Stop::Now) => {
-                tracing::warn!("the drain was cut short");
-                let left = self.drains.iter().filter(|drain| !drain.connections.is_cut());
-                cut.fetch_add(left.map(|drain| drain.connections.busy()).sum(), Ordering::Relaxed);
-            }
+            _ = stop.wait_for(|stop| *stop == Stop::Now) => tracing::warn!("the drain was cut short"),
         }
-        cut.into_inner()
+        self.drains.iter().map(Drain::cut_off).sum()
     }
 }
 
 impl Drain {
     /// Waits until the last connection is gone, and ends those that are left when the time is up.
-    async fn to_its_end(&self, cut: &AtomicUsize) {
+    async fn to_its_end(&self) {
         let gone = async {
             // A connection that was accepted a moment ago counts only when its task has run: every drain lasts at
             // least as long as an idle connection is given.
@@ -195,11 +192,37 @@ impl Drain {
         if tokio::time::timeout(self.timeout, gone).await.is_ok() {
             return;
         }
-        let (open, busy) = (self.connections.opened(), self.connections.busy());
-        tracing::warn!(service = self.service, open, requests = busy, "the drain's time is up");
-        cut.fetch_add(busy, Ordering::Relaxed);
+        let (open, requests) = (self.connections.opened(), self.cut_off());
+        tracing::warn!(service = self.service, open, requests, "the drain's time is up");
         // However this ends, it is the end.
         let _gone = tokio::time::timeout(LAST_WORDS, self.connections.gone()).await;
         self.connections.cut();
+    }
+
+    /// How many requests are cut off: those of the first time when that is asked, which is when the end has come.
+    fn cut_off(&self) -> usize {
+        *self.cut_off.get_or_init(|| self.connections.busy())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_cut_off_counts_once_also_when_told_to_hurry_then() {
+        let connections = Connections::new();
+        let open = connections.open(1).unwrap();
+        let _busy = open.busy();
+        let timeout = Duration::from_secs(1);
+        let drain = Drain { service: "a".to_owned(), connections, timeout, cut_off: OnceLock::new() };
+        let handle = ServerHandle { stop: watch::Sender::new(Stop::Drain) };
+        let (cut, _counted) = std::sync::mpsc::sync_channel(1);
+        let watcher = Watcher { handle: handle.clone(), drains: vec![drain], cut };
+        let hurry = async {
+            tokio::time::sleep(timeout + LAST_WORDS / 2).await;
+            handle.stop_now();
+        };
+        assert_eq!(tokio::join!(watcher.drained(), hurry).0, 1);
     }
 }

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -223,13 +224,9 @@ impl ServerApp for App {
             return None;
         };
         let _counted = Counted::new(&self.site);
-        let serving = self.serve(stream, (peer, local), &open);
+        let serving = pin!(self.serve(stream, (peer, local), &open));
         // Beyond its own drain's time a connection is not kept because another service's drain takes longer.
-        tokio::select! {
-            biased;
-            () = serving => {}
-            () = open.connections().until_cut() => {}
-        }
+        open.connections().until_cut(serving).await;
         None
     }
 }
