@@ -86,8 +86,8 @@ pub fn forward(file: &File) -> ForwardSettings {
     }
 }
 
-/// One tenant has so many parts of the look-ups: enough for 2,500 new names a second with the usual settings, and four
-/// of them have to have slow names at once before anybody else's look-up waits.
+/// This part of the look-ups is one tenant's share: enough for 2,500 new names a second with the usual settings. Whoever
+/// is alone may have more, but leaves a share free.
 const LOOKUPS_SHARE: u32 = 4;
 
 /// Where names are looked up, and for how long answers are kept. `system` is what the machine uses, for a file that names
@@ -106,6 +106,7 @@ pub fn dns(file: &EgressDns, system: &[SocketAddr]) -> (DnsSettings, CacheSettin
         ttl_min: file.ttl_min,
         ttl_max: file.ttl_max,
         negative_ttl_max: file.negative_ttl_max,
+        lookups_max: file.lookups_max as usize,
         lookups_per_tenant_max: (file.lookups_max / LOOKUPS_SHARE).max(1) as usize,
         ..CacheSettings::default()
     };

@@ -134,6 +134,14 @@ async fn whoever_finds_all_lookups_under_way_waits_for_its_turn_and_not_for_ever
     let turn = slow.resolve(&HostName::parse("a.example").unwrap()).await;
     assert!(turn.is_ok(), "its turn came after half a second: {turn:?}");
     assert_eq!(silent.await.unwrap(), Err(ResolveError::Timeout));
+    // What it waits is no time of its own.
+    let slower = Arc::clone(&slow);
+    let silent = tokio::spawn(async move { slower.resolve(&silent_name()).await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let began = Instant::now();
+    assert_eq!(slow.resolve(&silent_name()).await, Err(ResolveError::Timeout));
+    assert!(began.elapsed() > Duration::from_millis(1250), "{:?}", began.elapsed());
+    assert_eq!(silent.await.unwrap(), Err(ResolveError::Timeout));
     // A turn that never comes.
     let began = Instant::now();
     assert_eq!(resolver(0, Duration::from_millis(300)).resolve(&silent_name()).await, Err(ResolveError::Busy));

@@ -119,7 +119,7 @@ settings! {
         /// Attempts in all, over all servers.
         attempts: u8 = 2, Count(1..=8), restart,
             "One lost packet must not fail a call; two are not waited for by most callers either.";
-        /// How long a name may take in all: both address families, aliases and every attempt.
+        /// How long a name may take, once it is its turn: both address families, aliases and every attempt.
         timeout: Duration = seconds(5), Span(100 * MS..=seconds(60)), restart,
             "Longer than both attempts, shorter than the patience of any client.";
         /// Shortest time for which an answer is kept, whatever its TTL.
@@ -134,9 +134,9 @@ settings! {
         /// Names in the cache.
         cache_names_max: u32 = 10_000, Count(1..=10_000_000), restart,
             "About 500 bytes each, 5 MiB.";
-        /// Look-ups under way at one time, and a quarter of them for one tenant. A tenant that is over its quarter is refused (`calls-limited`); the others wait for their turn, within `timeout`.
+        /// Look-ups under way at one time. While no more than a quarter of them is free, a tenant that has a quarter already is refused another one (`calls-limited`). Where none is free, a look-up waits for its turn, for as long as `timeout`.
         lookups_max: u32 = 512, Count(1..=65_536), restart,
-            "Each holds a few sockets. At 50 ms each, 10,000 names a second that are not in the cache. Whoever answers slowly for the names that it calls has a quarter and no more.";
+            "Each holds a few sockets. At 50 ms each, 10,000 names a second that are not in the cache. Whoever answers slowly for the names that it calls leaves a quarter to the others.";
     }
 
     /// Bounds on calls. A tunnel is a call for as long as it is open.

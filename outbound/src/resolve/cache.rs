@@ -30,7 +30,9 @@ pub struct CacheSettings {
     pub negative_ttl_max: Duration,
     /// How long a failure is kept: RFC 9520 wants 1 s at least and 5 min at most.
     pub failure_ttl: Duration,
-    /// Names that are looked up at one time for one tenant.
+    /// Names that are looked up at one time: see [`DnsSettings`](super::DnsSettings), which this is to agree with.
+    pub lookups_max: usize,
+    /// Of those, what one tenant may have when no more than as many are free.
     pub lookups_per_tenant_max: usize,
 }
 
@@ -42,7 +44,7 @@ impl Default for CacheSettings {
             ttl_max: Duration::from_mins(5),
             negative_ttl_max: Duration::from_secs(30),
             failure_ttl: Duration::from_secs(1),
-            // A quarter of all: see `DnsSettings`.
+            lookups_max: 512,
             lookups_per_tenant_max: 128,
         }
     }
@@ -69,7 +71,7 @@ impl<R: Resolve> CachedResolver<R> {
     /// An empty cache in front of this resolver.
     pub fn new(resolver: R, settings: CacheSettings, clock: Arc<dyn Clock>) -> Self {
         let entries = Cache::new(settings.names_max);
-        let shares = Shares::new(settings.lookups_per_tenant_max);
+        let shares = Shares::new(settings.lookups_max, settings.lookups_per_tenant_max);
         Self { resolver, settings, clock, entries, shares }
     }
 

@@ -23,7 +23,7 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use thiserror::Error;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use super::{Answer, Resolve, ResolveError};
 use crate::authority::HostName;
@@ -38,7 +38,7 @@ pub struct DnsSettings {
     pub attempt_timeout: Duration,
     /// Attempts after the first.
     pub retries: usize,
-    /// For the whole of a resolution: both families, every alias, every retry, and what it waits for its turn.
+    /// For the whole of a resolution: both families, every alias, every retry. It may wait as long for its turn before.
     pub timeout: Duration,
     /// Resolutions under way at one time. Each holds a few sockets; the cache has one for each name at most. Whoever
     /// comes when all are under way waits, the first one first.
@@ -110,16 +110,16 @@ impl DnsResolver {
 #[async_trait]
 impl Resolve for DnsResolver {
     async fn resolve(&self, name: &HostName) -> Result<Answer, ResolveError> {
-        let deadline = Instant::now() + self.timeout;
         // Several tenants with slow names have all of them together: whoever asks for another name waits for its turn,
         // which comes before long, since each of theirs has an end.
-        let slot = timeout_at(deadline, self.lookups.acquire()).await;
+        let slot = timeout(self.timeout, self.lookups.acquire()).await;
         let _slot = slot.ok().and_then(Result::ok).ok_or(ResolveError::Busy)?;
         // With its final dot it is absolute, and nothing is appended.
         let garbled = |fault: hickory_resolver::proto::ProtoError| ResolveError::Garbled { why: fault.to_string() };
         let name = Name::from_ascii(format!("{name}.")).map_err(garbled)?;
         let both = async { tokio::join!(self.family(&name, RecordType::AAAA), self.family(&name, RecordType::A)) };
-        let (v6, v4) = timeout_at(deadline, both).await.map_err(|_| ResolveError::Timeout)?;
+        // Its own time begins with its turn: that it had to wait says nothing about the name, and a time-out is kept.
+        let (v6, v4) = timeout(self.timeout, both).await.map_err(|_| ResolveError::Timeout)?;
         combine(v6, v4)
     }
 }

@@ -141,7 +141,8 @@ async fn the_cache_holds_no_more_than_it_may() {
 async fn nobody_has_more_lookups_under_way_than_its_share() {
     let gate = Arc::new(Notify::new());
     let script = Script { gate: Some(Arc::clone(&gate)), ..Script::default() };
-    let (resolver, _) = cached(script, CacheSettings { lookups_per_tenant_max: 2, ..CacheSettings::default() });
+    let settings = CacheSettings { lookups_max: 4, lookups_per_tenant_max: 2, ..CacheSettings::default() };
+    let (resolver, _) = cached(script, settings);
     let resolver = Arc::new(resolver);
     let resolve = |tenant: &str, host: &str| {
         let (resolver, tenant, host) = (Arc::clone(&resolver), TenantId::parse(tenant).unwrap(), name(host));
