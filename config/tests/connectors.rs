@@ -80,7 +80,7 @@ fn an_operators_manifest_takes_the_place_of_a_shipped_one() {
 #[test]
 fn every_mistake_is_found_where_it_is() {
     #[expect(clippy::type_complexity, reason = "a table")]
-    let broken: [(&str, &str, &[(u32, &str, &str)]); 8] = [
+    let broken: [(&str, &str, &[(u32, &str, &str)]); 9] = [
         (
             "acme",
             "connector = \"acme\"\ntitle = \"Acme\"\n",
@@ -123,6 +123,15 @@ fn every_mistake_is_found_where_it_is() {
                 (4, "auth.slot", "did you mean \"bearer\"?"),
                 (5, "checked", "is no date"),
                 (7, "redirects.max", "out of range"),
+            ],
+        ),
+        (
+            "acme",
+            "connector = \"acme\"\ntitle = \"Acme\"\nhosts = [\"a.example.com\"]\nauth = { slot = \"header\", header = \"X-Key\" }\ncorrelation_headers = [\"Request-Id\", \"X-KEY\",\n  \"Set-Cookie\", \"Authorization\"]\n",
+            &[
+                (5, "correlation_headers", "\"x-key\" carries credentials"),
+                (6, "correlation_headers", "\"set-cookie\" carries credentials"),
+                (6, "correlation_headers", "\"authorization\" carries credentials"),
             ],
         ),
         ("a.b", "", &[]),

@@ -72,6 +72,9 @@ pub struct Redirects {
     pub hosts: Box<[AtLine<String>]>,
 }
 
+/// Headers whose values let somebody in, whoever the provider is.
+const CREDENTIALS: &[&str] = &["authorization", "cookie", "proxy-authorization", "set-cookie"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
     Bearer,
@@ -110,7 +113,7 @@ settings! {
         idempotency_header: Option<String> = None, Maybe(header()), live,
             "Only where the provider documents one: a retry relies on it.";
         /// Headers of answers by which the provider names a request in its own logs. They travel, and are recorded.
-        correlation_headers: Vec<String> = Vec::new(), List(header(), 0..=8), live,
+        correlation_headers: Vec<AtLine<String>> = Vec::new(), List(Lined(header()), 0..=8), live,
             "What a provider's support asks for first.";
         /// Whether its hosts may be reached through a tunnel too, where policy allows it.
         tunnel: bool = false, Flag, live,
@@ -219,11 +222,12 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
         document.within("hosts", |document| document.fault_in_line(table.hosts[0].line, message));
     }
     let auth = document.within("auth", |document| build_auth(document, table.auth, generic));
-    let correlation = table.correlation_headers.clone();
+    let correlation = table.correlation_headers;
+    document.within("correlation_headers", |document| check_correlation(document, &correlation, auth.as_ref()));
     let mut request = table.headers.request;
     request.extend(table.idempotency_header.iter().map(|name| HeaderPattern::exactly(name)));
     let mut response = table.headers.response;
-    response.extend(correlation.iter().map(|name| HeaderPattern::exactly(name)));
+    response.extend(correlation.iter().map(|name| HeaderPattern::exactly(&name.value)));
     Some(Manifest {
         connector: table.connector?.value,
         title: table.title.into(),
@@ -241,9 +245,20 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
             hosts: table.redirects.hosts.into(),
         },
         idempotency_header: table.idempotency_header.map(Into::into),
-        correlation_headers: correlation.into_iter().map(Into::into).collect(),
+        correlation_headers: correlation.into_iter().map(|name| name.value.into()).collect(),
         tunnel: table.tunnel,
     })
+}
+
+/// They are recorded: what lets somebody in has no place there.
+fn check_correlation(document: &mut Document<'_>, names: &[AtLine<String>], auth: Option<&AuthSlot>) {
+    for AtLine { value: name, line } in names {
+        let is_slot = matches!(auth, Some(AuthSlot::Header(slot)) if **slot == **name);
+        if is_slot || CREDENTIALS.contains(&name.as_str()) {
+            document
+                .fault_in_line(*line, format!("\"{name}\" carries credentials, and would be recorded; take it out"));
+        }
+    }
 }
 
 fn build_auth(document: &mut Document<'_>, table: Option<Located<AuthTable>>, generic: bool) -> Option<AuthSlot> {
