@@ -68,6 +68,13 @@ impl Scope {
             && self.destination.as_ref().is_none_or(|own| own.covers(to.host()))
             && self.way.is_none_or(|own| own == way)
     }
+
+    /// Is every call of this tenant off by it?
+    fn covers_all_of(&self, of: &TenantId) -> bool {
+        let Self { tenant, connector, destination, way } = self;
+        let is_bare = connector.is_none() && destination.is_none() && way.is_none();
+        is_bare && tenant.as_ref().is_none_or(|own| own == of)
+    }
 }
 
 impl fmt::Display for Scope {
@@ -137,10 +144,7 @@ impl Switches {
 
     /// Is every call of this tenant off?
     pub(crate) fn cover_all_of(&self, tenant: &TenantId) -> bool {
-        self.thrown
-            .load()
-            .iter()
-            .any(|switch| switch.scope == Scope { tenant: Some(tenant.clone()), ..Scope::default() })
+        self.thrown.load().iter().any(|switch| switch.scope.covers_all_of(tenant))
     }
 
     /// All of them.
@@ -251,6 +255,20 @@ mod tests {
         let (tenant, to) = (TenantId::parse("acme").unwrap(), Authority::with_port("a.example:443").unwrap());
         assert!(by_connector.covers(&tenant, Some(&connector), &to, Way::Governed));
         assert!(!by_connector.covers(&tenant, None, &to, Way::Governed));
+    }
+
+    #[test]
+    fn all_of_a_tenant_is_off_where_nothing_narrows_it() {
+        let acme = TenantId::parse("acme").unwrap();
+        for (scope, covers) in [
+            (scope(Some("acme"), None, None), true),
+            (scope(None, None, None), true),
+            (scope(Some("other"), None, None), false),
+            (scope(Some("acme"), None, Some(Way::Connect)), false),
+            (scope(None, Some("*.example"), None), false),
+        ] {
+            assert_eq!(Switches::of(vec![switch(scope)]).cover_all_of(&acme), covers);
+        }
     }
 
     #[test]
