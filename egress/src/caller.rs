@@ -9,7 +9,7 @@
 //! `presented.rs` says where in a request the proof is, [`Callers`] decides whether it holds, `revocation.rs` takes
 //! back. What holds:
 //!
-//! - a proof is asked for and checked on every request, and tunnels end with it;
+//! - a proof is asked for and checked on every request; tunnels end with it, and requests under way 30 s later;
 //! - nobody gets to be of a tenant but by who may speak for that tenant, and whoever is refused learns no reason;
 //! - proofs are not taken where others could read them;
 //! - no proof is printed, logged or passed on;
@@ -73,7 +73,8 @@ pub struct Caller {
     pub automation: Option<Box<str>>,
     /// See `run`.
     pub class: Option<Box<str>>,
-    /// When the proof ends, in Unix milliseconds: tunnels end with it. None for static tokens that have no end.
+    /// When the proof ends, in Unix milliseconds: tunnels end with it, requests under way 30 s later. None for static
+    /// tokens that have no end.
     pub until_unix_ms: Option<u64>,
 }
 
@@ -81,6 +82,17 @@ impl Caller {
     fn of_token(entry: &TokenEntry) -> Self {
         let identity = Identity::Token { name: entry.name.clone() };
         Self { until_unix_ms: entry.until_unix_ms, ..Self::plain(&entry.tenant, entry.role.as_deref(), identity) }
+    }
+
+    /// Whether it is what [`Caller::of_token`] makes of the entry.
+    fn is_of_token(&self, entry: &TokenEntry) -> bool {
+        let Self { tenant, role, identity, connections, destinations, run, automation, class, until_unix_ms } = self;
+        *tenant == entry.tenant
+            && *role == entry.role
+            && matches!(identity, Identity::Token { name } if *name == entry.name)
+            && *until_unix_ms == entry.until_unix_ms
+            && (connections.is_none() && destinations.is_none())
+            && (run.is_none() && automation.is_none() && class.is_none())
     }
 
     fn of_certificate(entry: &CertificateEntry, until_unix_ms: u64) -> Self {

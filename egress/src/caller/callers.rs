@@ -234,7 +234,7 @@ impl Callers {
                 directory.issuers.have(issuer, &verified.key, &caller.tenant)
             }
             (By::Token(hash), Identity::Token { .. }) => {
-                directory.tokens.find(hash).is_some_and(|entry| Caller::of_token(entry) == *caller)
+                directory.tokens.find(hash).is_some_and(|entry| caller.is_of_token(entry))
             }
             (By::Certificate(entry, vouching), Identity::Certificate { .. }) => {
                 vouching.holds() && directory.certificates.has(entry)

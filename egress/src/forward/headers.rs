@@ -30,7 +30,7 @@ use thiserror::Error;
 
 use crate::{Asked, Refusal, Way};
 
-pub(crate) use alias::{is_alias, read_as};
+pub(crate) use alias::{is_alias, read_alike, read_as};
 pub use names::{CORRELATION_ID, Names, NamesFault};
 
 /// Why a request does not travel.

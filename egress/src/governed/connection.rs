@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::path::{self, PathRefused};
 use crate::caller::presented::without_parameter;
-use crate::forward::headers::read_as;
+use crate::forward::headers::read_alike;
 use crate::forward::redirect::RedirectRule;
 use crate::policy::is_unclear;
 use crate::{Asked, Way};
@@ -202,14 +202,12 @@ impl Connection {
     /// Whether a field of a caller's is not where the credential goes, and would be read as that by many servers: a
     /// second credential beside ours, of which nobody knows which one counts.
     pub(crate) fn poses_as_credential(&self, name: &str) -> bool {
-        let name = name.to_ascii_lowercase();
-        self.is_credentials(&name) && !self.fields().any(|field| field == name)
+        self.is_credentials(name) && !self.fields().any(|field| field.eq_ignore_ascii_case(name))
     }
 
-    /// Whether a field, its name in lower case, is the credential's, or would be read as that.
+    /// Whether a field is the credential's, or would be read as that.
     fn is_credentials(&self, name: &str) -> bool {
-        let name = read_as(name);
-        self.fields().any(|field| read_as(field) == name)
+        self.fields().any(|field| read_alike(field, name))
     }
 
     /// Leaves of an answer's fields what may come back from this provider. A place that the provider names with our
@@ -226,9 +224,10 @@ impl Connection {
         }
     }
 
-    /// By what names the provider's logs know a request, as its answer says. One that has our credential in it is none.
+    /// By what names the provider's logs know a request, as its answer says. One that has our credential in it is none,
+    /// and none is in a field that is the credential's.
     pub fn provider_ids<'c>(&'c self, answer: &'c HeaderMap) -> impl Iterator<Item = (&'c str, &'c [u8])> {
-        let names = self.connector.manifest.correlation_headers.iter();
+        let names = self.connector.manifest.correlation_headers.iter().filter(|name| !self.is_credentials(name));
         let found = names.filter_map(|name| Some((&**name, answer.get(&**name)?.as_bytes())));
         found.filter(|(_, value)| !self.is_revealed(value))
     }

@@ -24,6 +24,12 @@ pub(crate) fn read_as(name: &str) -> Cow<'_, str> {
     name.bytes().map(|byte| if is_plain(byte) { char::from(byte) } else { '-' }).collect()
 }
 
+/// Whether two fields' names may be read as the same one, whatever their case.
+pub(crate) fn read_alike(one: &str, other: &str) -> bool {
+    let read = |byte: u8| if is_plain(byte) { byte.to_ascii_lowercase() } else { b'-' };
+    one.len() == other.len() && one.bytes().map(read).eq(other.bytes().map(read))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +45,8 @@ mod tests {
             ("_host", "-host", true),
         ] {
             assert_eq!((&*read_as(name), is_alias(name)), (read, alias), "{name}");
+            assert!(read_alike(name, read) && read_alike(read, &name.to_ascii_uppercase()), "{name}");
         }
+        assert!(!read_alike("x-key", "x-keys") && !read_alike("x-key", "x1key"));
     }
 }

@@ -165,6 +165,10 @@ fn a_provider_names_a_request_and_never_our_credential() {
     let connection = connection(&connector("naming", NAMING), "https://api.provider.example", Some(&bearer));
     let answer = map(&[("Request-Id", "req_1"), ("Request-Id", "req_2"), ("X-Trace", "key=s3cr3t"), ("X-Else", "x")]);
     assert_eq!(connection.provider_ids(&answer).collect::<Vec<_>>(), [("request-id", &b"req_1"[..])]);
+    let own = credential(CredentialKind::Header { name: "x-trace".into(), prefix: "".into() }, Some("s3cr3t"));
+    let connection = self::connection(&connector("naming", NAMING), "https://api.provider.example", Some(&own));
+    let answer = map(&[("Request-Id", "req_1"), ("X-Trace", "another one's")]);
+    assert_eq!(connection.provider_ids(&answer).collect::<Vec<_>>(), [("request-id", &b"req_1"[..])]);
 }
 
 #[test]
