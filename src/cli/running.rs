@@ -84,7 +84,7 @@ pub(crate) fn reach(
     }
 }
 
-/// The state directory: the one of the appliance whose socket is named, else as the configuration has it.
+/// The state directory, to write to: the one of the appliance whose socket is named, else as the configuration has it.
 pub(crate) fn state_directory(named: Option<&Path>, config: &Path, shell: &mut Shell<'_>) -> Outcome<PathBuf> {
     if let Some(socket) = named {
         return of_node(socket);
@@ -95,11 +95,17 @@ pub(crate) fn state_directory(named: Option<&Path>, config: &Path, shell: &mut S
         (None, None) => of_node(&first(places)?),
         (Some(fault), known) => match (seek(config, &places), known) {
             (Ok(found), _) => of_node(&asking(found, &fault, shell)),
-            (Err(_), Some(directory)) => {
+            // What is written where no appliance looks would reach nobody: the directory may be a new one, and the
+            // appliance runs with the one that it had.
+            (Err(looked), Some(directory)) if looked.all_absent && directory.is_dir() => {
                 remark(&fault, format_args!("no appliance answers; going by {}", shown(&directory)), shell);
                 Ok(directory)
             }
-            (Err(looked), None) => Err(nobody(&fault, &looked)),
+            (Err(mut looked), Some(directory)) if !directory.is_dir() => {
+                looked.found.push(format!("there is no directory {}", shown(&directory)));
+                Err(nobody(&fault, &looked))
+            }
+            (Err(looked), _) => Err(nobody(&fault, &looked)),
         },
     }
 }
@@ -122,16 +128,26 @@ fn first(places: Places) -> Outcome<PathBuf> {
     places.sockets.into_iter().next().ok_or_else(|| Failure::plain("the file names no control socket"))
 }
 
+/// What was found where no appliance with the file was.
+struct Looked {
+    /// In each place.
+    found: Vec<String>,
+    /// There was nobody in any of them.
+    all_absent: bool,
+}
+
 /// The socket behind which the appliance is that was started with this file; else what was found in each place.
-fn seek(config: &Path, places: &Places) -> Result<PathBuf, Vec<String>> {
-    let mut looked = Vec::new();
+fn seek(config: &Path, places: &Places) -> Result<PathBuf, Looked> {
+    let mut looked = Looked { found: Vec::new(), all_absent: true };
     for socket in &places.sockets {
-        match ask(socket) {
+        let asked = ask(socket);
+        looked.all_absent &= matches!(asked, Err(ClientError::Absent { .. }));
+        looked.found.push(match asked {
             Ok(stat) if is_of(&stat, config) => return Ok(socket.clone()),
-            Ok(_) => looked.push(format!("the one at {} has another file", shown(socket))),
-            Err(ClientError::Absent { .. }) => looked.push(format!("none answers at {}", shown(socket))),
-            Err(error) => looked.push(error.to_string()),
-        }
+            Ok(_) => format!("the one at {} has another file", shown(socket)),
+            Err(ClientError::Absent { .. }) => format!("none answers at {}", shown(socket)),
+            Err(error) => error.to_string(),
+        });
     }
     Err(looked)
 }
@@ -172,8 +188,8 @@ fn remark(fault: &Failure, instead: std::fmt::Arguments<'_>, shell: &mut Shell<'
     shell.out.warn(format_args!("the appliance's file is faulty ({what}); {instead}"));
 }
 
-fn nobody(fault: &Failure, looked: &[String]) -> Failure {
+fn nobody(fault: &Failure, looked: &Looked) -> Failure {
     let what = fault.complaint().map_or("", |complaint| complaint.what.as_str());
     let next = "put the file right, name another one with --config, or the running appliance's socket with --socket";
-    Failure::failed(what, format_args!("{next} ({})", looked.join("; ")))
+    Failure::failed(what, format_args!("{next} ({})", looked.found.join("; ")))
 }

@@ -14,7 +14,7 @@ use crate::settings::{Admin, Appliance, Log};
 /// Places that a file names, faulty or not. What is none was misread, and may be anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
-    /// Where its control socket may be, the most likely first. One, where the file says it.
+    /// Where its control socket may be, the most likely first. One, of a file without faults.
     pub sockets: Vec<PathBuf>,
     pub state_directory: Option<PathBuf>,
     pub log_directory: Option<PathBuf>,
@@ -56,18 +56,17 @@ pub fn appliance_places(path: &Path) -> Places {
     // What is beside the log is known where the log is, or where it is said.
     let is_known = |key: &[&str]| is_sound(&key.join(".")) && (find(table, key).is_some() || is_sound("log.directory"));
     let known = |key: &[&str], place: &PathBuf| is_known(key).then(|| place.clone());
-    let sockets = if is_known(&["admin", "socket"]) {
-        vec![appliance.admin.socket.clone()]
-    } else {
+    let mut sockets = Vec::new();
+    if !is_known(&["admin", "socket"]) {
         let meant = |of: &'static str, key: &'static str, keys| meant(table, of, key, keys, &directory_of(path));
-        let mut sockets = meant("admin", "socket", Admin::NAMES);
+        sockets.extend(meant("admin", "socket", Admin::NAMES));
         let logs = meant("log", "directory", Log::NAMES);
         sockets.extend(logs.iter().filter_map(|log| log.parent()).map(|beside| beside.join("tidegate.sock")));
-        sockets.extend([appliance.admin.socket.clone(), Admin::default().socket]);
-        let mut seen = std::collections::HashSet::new();
-        sockets.retain(|socket| seen.insert(socket.clone()));
-        sockets
-    };
+    }
+    // The file may say where it will be, and it is where it was when the appliance was started.
+    sockets.extend([appliance.admin.socket.clone(), Admin::default().socket]);
+    let mut seen = std::collections::HashSet::new();
+    sockets.retain(|socket| seen.insert(socket.clone()));
     Places {
         sockets,
         state_directory: known(&["tenants", "state_directory"], &appliance.tenants.state_directory),
@@ -116,7 +115,8 @@ mod tests {
     fn what_a_fault_does_not_touch_is_known() {
         for fault in ["", "[gateway.listener]\nheader_timeot = \"5s\"\n", "[nonsense]\n", "[node]\nid = \"x\"\n"] {
             let found = places(&format!("{GOOD}{fault}"));
-            assert_eq!(found.sockets, [Path::new("/data/tidegate.sock")], "{fault}");
+            let sockets = ["/data/tidegate.sock", "/var/lib/tidegate/tidegate.sock"];
+            assert_eq!(found.sockets, sockets.map(Path::new), "{fault}");
             assert_eq!(found.state_directory.as_deref(), Some(Path::new("/data/state")), "{fault}");
             assert_eq!(found.log_directory.as_deref(), Some(Path::new("/data/log")), "{fault}");
             assert_eq!(found.records_directory.as_deref(), Some(Path::new("/data/egress")), "{fault}");
@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(sockets("[log]\ndirectory = 5\n"), [default]);
         assert_eq!(sockets("[log]\ndirectory = \"/data/log\n"), [default], "a line that is no TOML");
         // What is said is said, whatever is wrong beside it.
-        assert_eq!(sockets("[log]\ndiretory = \"/data/log\"\n[admin]\nsocket = \"/run/t.sock\"\n"), ["/run/t.sock"]);
+        let said = "[log]\ndiretory = \"/data/log\"\n[admin]\nsocket = \"/run/t.sock\"\n";
+        assert_eq!(sockets(said), ["/run/t.sock", default]);
         let found = places(&GOOD.replace("directory", "diretory"));
         assert_eq!((found.state_directory, found.log_directory), (None, None), "nothing is written to a guess");
     }

@@ -167,6 +167,18 @@ fn whoever_is_not_configured_is_revoked_with_a_warning() {
     let faulty = place.run(&["revoke", "--run", "run_7"], b"");
     assert_eq!(faulty.exit, Exit::Yes, "{}", faulty.remarks);
     assert!(faulty.remarks.contains("listn"), "{}", faulty.remarks);
+    // A running appliance has the directory that the file named when it was started.
+    let elsewhere = format!("{config}\n[tenants]\nstate_directory = \"new\"\n[admin]\nlistn = \"127.0.0.1:1\"\n");
+    place.write("tidegate.toml", &elsewhere);
+    let unheard = place.run(&["revoke", "--run", "run_8"], b"");
+    assert_eq!(unheard.exit, Exit::Failed, "{}", unheard.remarks);
+    assert!(unheard.remarks.contains("--socket") && unheard.remarks.contains("no directory"), "{}", unheard.remarks);
+    assert!(!place.path("new").exists());
+    // Somebody is there who does not say what it is.
+    place.write("new/keep", "");
+    let _silent = std::os::unix::net::UnixListener::bind(place.path("tidegate.sock")).unwrap();
+    let unheard = place.run(&["revoke", "--run", "run_8"], b"");
+    assert_eq!(unheard.exit, Exit::Failed, "{}", unheard.remarks);
 }
 
 #[test]
