@@ -176,7 +176,8 @@ fn whoever_is_not_configured_is_revoked_with_a_warning() {
     assert!(!place.path("new").exists());
     // Somebody is there who does not say what it is.
     place.write("new/keep", "");
-    let _silent = std::os::unix::net::UnixListener::bind(place.path("tidegate.sock")).unwrap();
+    let silent = std::os::unix::net::UnixListener::bind(place.path("tidegate.sock")).unwrap();
+    std::thread::spawn(move || silent.incoming().for_each(drop));
     let unheard = place.run(&["revoke", "--run", "run_8"], b"");
     assert_eq!(unheard.exit, Exit::Failed, "{}", unheard.remarks);
 }
