@@ -6,9 +6,11 @@
 //! behind it says that it was started with this file.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use config::Places;
 use domain::TenantId;
+use tokio::time::timeout;
 
 use super::Shell;
 use super::events::source::{is_absent, shown, unanswered};
@@ -152,10 +154,19 @@ fn seek(config: &Path, places: &Places) -> Result<PathBuf, Looked> {
     Err(looked)
 }
 
+/// A look at a running appliance takes milliseconds. Of one that is stuck its operator is told, in an incident most of all.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
 fn ask(socket: &Path) -> Result<Stat, ClientError> {
     let asked = block_on(async {
         let stat = async { Client::connect(socket).await?.get::<Stat>("/v1/stat").await };
-        Ok(stat.await)
+        Ok(timeout(ANSWER_WITHIN, stat).await.unwrap_or_else(|_| {
+            Err(ClientError::Broken(format!(
+                "nothing came within {} s from {}",
+                ANSWER_WITHIN.as_secs(),
+                shown(socket)
+            )))
+        }))
     });
     asked.unwrap_or_else(|_| Err(ClientError::Broken("no runtime could be started".to_owned())))
 }
