@@ -75,7 +75,12 @@ pub(crate) struct Writer {
     buffer: AlignedBuf,
     taken: VecDeque<Pending>,
     batch: Batch,
+    /// When it was looked last whether the segment is where it is looked for.
+    looked: Duration,
 }
+
+/// How long acknowledgements may go on into a file that somebody has taken away. Two system calls each time.
+const PLACE_AGE: Duration = Duration::from_secs(1);
 
 /// Why a batch was not written.
 enum Stop {
@@ -96,6 +101,7 @@ impl Writer {
         let identity = shared.identity(first.id);
         let buffer = AlignedBuf::zeroed(usize::try_from(padded(u64::from(batch_bytes))).unwrap_or(usize::MAX));
         let current = Current::new(&shared, first, identity.seed());
+        let looked = shared.clock.monotonic();
         Self {
             shared,
             helper,
@@ -106,6 +112,7 @@ impl Writer {
             buffer,
             taken,
             batch: Batch::default(),
+            looked,
         }
     }
 
@@ -224,7 +231,26 @@ impl Writer {
         }
     }
 
+    /// A file that was removed, or whose directory was moved away, takes writes as ever, and nobody will find them.
+    fn look_for_place(&mut self) -> Result<(), Stop> {
+        let now = self.shared.clock.monotonic();
+        if now.saturating_sub(self.looked) < PLACE_AGE {
+            return Ok(());
+        }
+        self.looked = now;
+        let path = segment_path(&self.shared.settings.directory, self.current.made.id);
+        // Whoever may not look learns nothing, which is no reason to stop.
+        if self.current.made.file.is_at(&path).unwrap_or(true) {
+            return Ok(());
+        }
+        Err(Stop::Disk(io::Error::new(
+            io::ErrorKind::NotFound,
+            "the segment that is written is not in its place any more",
+        )))
+    }
+
     fn commit(&mut self, header: &BatchHeader, whole: &[u8]) -> Result<(), Stop> {
+        self.look_for_place()?;
         let offset = self.current.offset;
         let mode = self.shared.mode();
         write_durably(&*self.current.made.file, mode, offset, whole).map_err(Stop::Disk)?;

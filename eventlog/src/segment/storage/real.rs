@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -265,13 +265,26 @@ impl StorageFile for RealFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let own = self.0.metadata()?;
+        match fs::metadata(path) {
+            Ok(found) => Ok((own.dev(), own.ino()) == (found.dev(), found.ino())),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use domain::ManualClock;
+
     use super::*;
-    use crate::segment::Journal;
-    use crate::segment::tests::rig::{append, on_disk, read_all};
+    use crate::segment::tests::rig::{append, entry, on_disk, read_all};
+    use crate::segment::{AppendError, Journal, Options};
 
     #[test]
     fn a_file_system_that_refuses_direct_reads_late_is_read_through_the_cache() {
@@ -305,5 +318,45 @@ mod tests {
         fs::write(name("trim.mark.00000000000000ff.tmp".to_owned()), "half").unwrap();
         let (_younger, _) = Journal::open(on_disk(directory.path())).unwrap();
         assert_eq!(left(".tmp"), 1);
+    }
+
+    /// What is written into a file that nobody can find again is not kept: it is refused.
+    #[test]
+    fn a_segment_that_was_taken_away_is_written_no_more() {
+        let takes: [fn(&Path); 3] = [
+            |directory| {
+                for file in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+                    if file.file_name().to_string_lossy().ends_with(".seg") {
+                        fs::remove_file(file.path()).unwrap();
+                    }
+                }
+            },
+            |directory| {
+                fs::rename(directory, directory.with_extension("away")).unwrap();
+                fs::create_dir(directory).unwrap();
+            },
+            |directory| fs::remove_dir_all(directory).unwrap(),
+        ];
+        for (nth, take) in takes.into_iter().enumerate() {
+            let root = tempfile::tempdir().unwrap();
+            let directory = root.path().join("log");
+            let clock = ManualClock::at_unix_ms(1_000);
+            let options = Options { clock: Arc::clone(&clock) as _, ..on_disk(&directory) };
+            let (journal, _) = Journal::open(options).unwrap();
+            append(&journal, "before");
+            take(&directory);
+            clock.advance(Duration::from_secs(2));
+            let lost = journal.append(entry(1, 1_000, "lost")).wait();
+            assert!(matches!(lost, Err(AppendError::Unavailable { .. })), "{nth}: {lost:?}");
+            if nth == 2 {
+                fs::create_dir(&directory).unwrap();
+            }
+            while journal.append(entry(1, 1_000, "after")).wait().is_err() {
+                std::thread::yield_now();
+            }
+            let is_there =
+                |file: fs::DirEntry| fs::read(file.path()).unwrap().windows(5).any(|bytes| bytes == b"after");
+            assert!(fs::read_dir(&directory).unwrap().any(|file| is_there(file.unwrap())), "{nth}");
+        }
     }
 }
