@@ -79,9 +79,10 @@ has none of this.
 
 `log.retention` and `holding.age` are promises, so they go by a clock that is believed and not by the one that the machine
 shows: a step forward of more than five minutes counts when it has lasted for six hours, also over a restart, and when it does,
-it makes nothing older that was there before. What came while a clock said 2020 has its whole age from when it came. Nothing
-tells the time for which the appliance was off from a clock that was behind: a stop of more than five minutes does not count
-towards the ages of what lies before it, which is kept that much longer.
+it makes nothing older that was there before. What came while a clock said 2020 has its whole age from when it came, also where
+the clock was wrong for a moment only; what lies in one segment with it can be kept longer. Nothing tells the time for which the
+appliance was off from a clock that was behind: a stop of more than five minutes does not count towards the ages of what lies
+before it, which is kept that much longer.
 ";
 
 const RULES: &str = "
