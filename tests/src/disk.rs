@@ -53,6 +53,25 @@ pub fn run(words: &[&str]) -> Result<(), String> {
     Err(format!("{words:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
 }
 
+/// Unmounts it, and waits until it is gone: a process elsewhere that was started in a mount namespace of its own meanwhile
+/// (`ip netns exec` does that) keeps the file system alive, with all that a cut of power should have taken; what is mounted
+/// after that would be the same one again, or a second one on the same blocks.
+fn unmount(path: &Path) -> Result<(), String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(|e| e.to_string())?;
+    let device = mounts.lines().find_map(|line| line.split_once(' ').filter(|(_, rest)| rest.starts_with(text(path))));
+    let (device, _) = device.ok_or_else(|| format!("nothing is mounted on {}", path.display()))?;
+    let alive = Path::new("/sys/fs/ext4").join(device.trim_start_matches("/dev/"));
+    run(&["umount", text(path)])?;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while alive.exists() {
+        if Instant::now() > deadline {
+            return Err(format!("{device} is mounted in another mount namespace, too: a cut of power would prove nothing"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path of ours is UTF-8")
 }
@@ -111,7 +130,7 @@ impl Disk for LoopDisk {
     }
 
     fn power_up(&mut self) {
-        run(&["umount", text(&self.path())]).expect("nobody uses the disk any more");
+        unmount(&self.path()).expect("nobody uses the disk any more");
         self.mounted = false;
         self.mount().expect("it mounts again");
     }
@@ -212,7 +231,7 @@ impl Disk for VolatileDisk {
 
     fn power_up(&mut self) {
         // It cannot write anything back any more, and says so in the kernel's log; it is gone all the same.
-        run(&["umount", text(&self.path())]).expect("nobody uses the disk any more");
+        unmount(&self.path()).expect("nobody uses the disk any more");
         self.mounted = false;
         self.detach().expect("the device is free");
         self.tell("on");
