@@ -13,6 +13,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 const LITTLE_BYTES: usize = 8 << 10;
 /// One read of a tunnel that carries much: system calls cost little beside the copying then.
 const MUCH_BYTES: usize = 64 << 10;
+/// One read of a tunnel whose reader keeps up with that: what is passed on at once wakes its reader once, and waking costs
+/// more than copying. A reader that stops costs what it has not taken of one such read.
+const MOST_BYTES: usize = 256 << 10;
 /// So many reads are passed on before others on this thread have their turn.
 const ROUNDS_MAX: usize = 16;
 
@@ -28,8 +31,8 @@ pub(super) struct Flow {
     state: State,
     /// Whether something was written since the last flush. Sockets do not mind; streams with a buffer of their own do.
     is_unflushed: bool,
-    /// Whether the last read took all that a small one takes.
-    is_much: bool,
+    /// How much the next read takes at most.
+    room: usize,
     /// How many bytes may still be read.
     allowance: u64,
 }
@@ -58,7 +61,7 @@ impl Flow {
     /// Begins with what was read already.
     pub(super) fn new(first: Vec<u8>, bytes_max: Option<u64>) -> Self {
         let allowance = bytes_max.unwrap_or(u64::MAX).saturating_sub(first.len() as u64);
-        Self { held: first, written: 0, state: State::Open, is_unflushed: false, is_much: false, allowance }
+        Self { held: first, written: 0, state: State::Open, is_unflushed: false, room: LITTLE_BYTES, allowance }
     }
 
     /// Whether nothing will pass any more.
@@ -142,6 +145,7 @@ impl Flow {
             let written = match Pin::new(&mut *to).poll_write(cx, &self.held[self.written..]) {
                 Poll::Ready(written) => written?,
                 Poll::Pending => {
+                    self.room = self.room.min(MUCH_BYTES);
                     self.poll_flush(cx, to);
                     return Poll::Pending;
                 }
@@ -166,10 +170,10 @@ impl Flow {
     fn poll_fetch<R: AsyncRead + Unpin>(&mut self, cx: &mut Context<'_>, from: &mut R) -> Poll<io::Result<usize>> {
         self.held.clear();
         self.written = 0;
-        let count = if self.is_much {
-            self.held.reserve(MUCH_BYTES);
+        let count = if self.room > LITTLE_BYTES {
+            self.held.reserve(self.room);
             // The future holds nothing between polls: it is one `poll_read` into memory that was not cleared for it.
-            let mut space = (&mut self.held).limit(MUCH_BYTES);
+            let mut space = (&mut self.held).limit(self.room);
             ready!(pin!(from.read_buf(&mut space)).poll(cx))?
         } else {
             let mut space = [MaybeUninit::uninit(); LITTLE_BYTES];
@@ -178,7 +182,12 @@ impl Flow {
             self.held.extend_from_slice(read.filled());
             read.filled().len()
         };
-        self.is_much = count >= LITTLE_BYTES;
+        self.room = match count {
+            _ if count < LITTLE_BYTES => LITTLE_BYTES,
+            _ if count < self.room => self.room,
+            LITTLE_BYTES => MUCH_BYTES,
+            _ => MOST_BYTES,
+        };
         Poll::Ready(Ok(count))
     }
 
