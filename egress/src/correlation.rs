@@ -6,8 +6,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use domain::NodeId;
+use ring::rand::{SecureRandom, SystemRandom};
 
 /// The id of one call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +21,39 @@ pub struct CorrelationId([u8; 16]);
 pub struct NoCorrelationId;
 
 const PREFIX: &str = "call_";
+
+/// What makes ids hard to guess, fetched for many at a time: asking the system for each is one system call in six that a
+/// request makes.
+#[derive(Default)]
+pub(crate) struct Randomness {
+    ahead: Mutex<Vec<[u8; 8]>>,
+}
+
+/// Ids that are fetched at a time: what one call of the system gives in one piece (getrandom(2) says 256 bytes).
+const AHEAD: usize = 32;
+
+impl Randomness {
+    /// Bytes that nobody has had. Without randomness, which a system that has started never lacks, zeros: ids can still be
+    /// told apart by their time.
+    pub(crate) fn take(&self) -> [u8; 8] {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        if ahead.is_empty() {
+            let mut bytes = [0; AHEAD * 8];
+            if SystemRandom::new().fill(&mut bytes).is_err() {
+                tracing::error!("the operating system gives no randomness");
+                return [0; 8];
+            }
+            ahead.extend(bytes.as_chunks().0);
+        }
+        ahead.pop().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Randomness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Randomness").finish_non_exhaustive()
+    }
+}
 
 impl CorrelationId {
     /// Length of the text form, in bytes.
@@ -77,6 +112,14 @@ impl FromStr for CorrelationId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_two_have_the_same_randomness() {
+        let randomness = Randomness::default();
+        let taken: std::collections::HashSet<_> = (0..AHEAD * 4).map(|_| randomness.take()).collect();
+        assert_eq!(taken.len(), AHEAD * 4);
+        assert!(!taken.contains(&[0; 8]));
+    }
 
     #[test]
     fn it_says_when_and_where_and_reads_back() {

@@ -8,9 +8,9 @@ use arc_swap::ArcSwap;
 use domain::NodeId;
 use outbound::dial::TcpConnector;
 use outbound::{Dialer, Resolve};
-use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::caller::Callers;
+use crate::correlation::Randomness;
 use crate::forward::Forward;
 use crate::snapshot::Snapshot;
 use crate::switches::Switches;
@@ -45,7 +45,7 @@ pub struct Parts<C = TcpConnector> {
 /// The role that lets calls out.
 pub struct Egress<C = TcpConnector> {
     pub(crate) parts: Parts<C>,
-    random: SystemRandom,
+    randomness: Randomness,
 }
 
 impl<C> fmt::Debug for Parts<C> {
@@ -63,7 +63,7 @@ impl<C> fmt::Debug for Egress<C> {
 impl<C> Egress<C> {
     /// Of these parts.
     pub fn new(parts: Parts<C>) -> Self {
-        Self { parts, random: SystemRandom::new() }
+        Self { parts, randomness: Randomness::default() }
     }
 
     /// What it is made of.
@@ -75,13 +75,8 @@ impl<C> Egress<C> {
         Trace::begin(self.correlation(), peer, Arc::clone(&self.parts.ends))
     }
 
-    /// The next call's id. Without randomness, which a system that has started never lacks, ids can still be told apart by
-    /// their time.
+    /// The next call's id.
     pub(crate) fn correlation(&self) -> CorrelationId {
-        let mut random = [0; 8];
-        if self.random.fill(&mut random).is_err() {
-            tracing::error!("the operating system gives no randomness");
-        }
-        CorrelationId::new(self.parts.ends.clock.unix_ms(), self.parts.node, random)
+        CorrelationId::new(self.parts.ends.clock.unix_ms(), self.parts.node, self.randomness.take())
     }
 }
