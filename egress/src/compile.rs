@@ -239,7 +239,7 @@ fn compile_connectors(
     let mut connectors = BTreeMap::new();
     for manifest in catalogue.manifests() {
         let file = manifest_file(appliance, manifest);
-        let mut hosts = |texts: &[AtLine<String>], key: &str| -> Box<[HostPattern]> {
+        let mut hosts = |texts: &[AtLine<String>], key: &str| -> Arc<[HostPattern]> {
             let judged = texts.iter().filter_map(|text| {
                 let say = |fault| faults.push(Fault::error(&file, key, no_host(&text.value, &fault)).at(text.line));
                 HostPattern::parse(&text.value).map_err(say).ok()

@@ -244,7 +244,8 @@ where
                 Shared::NotYet(again, dials) => (request, dialling) = (*again, dials),
             }
         }
-        let (opened, way) = self.dial(&exchange, dialling).await?;
+        // Most calls find a connection: they have no room for making one.
+        let (opened, way) = Box::pin(self.dial(&exchange, dialling)).await?;
         let tried = way.tried();
         let result = match opened {
             Opened::Alone(link) => exchange.run(link, way, request, &self.pool).await,

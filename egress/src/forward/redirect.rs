@@ -19,6 +19,8 @@
 mod hops;
 mod location;
 
+use std::sync::Arc;
+
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderName, USER_AGENT,
     VIA,
@@ -38,9 +40,9 @@ pub struct RedirectRule {
     /// How many, at most.
     pub max: u16,
     /// Hosts that see the credential and a body: the connector's own.
-    pub hosts: Box<[HostPattern]>,
+    pub hosts: Arc<[HostPattern]>,
     /// Hosts that a redirect may lead to beside them, with neither.
-    pub elsewhere: Box<[HostPattern]>,
+    pub elsewhere: Arc<[HostPattern]>,
     /// Whether `https` may lead to `http`; without credential and body, in any case.
     pub allows_downgrade: bool,
 }
@@ -51,6 +53,7 @@ pub struct Trail {
     rule: RedirectRule,
     /// The port that the credential is for, on each of its hosts.
     port: u16,
+    /// Every hop so far; none while the first may be the only one.
     seen: Vec<Seen>,
     is_trusted: bool,
 }
@@ -116,7 +119,7 @@ pub enum RedirectRefused {
 impl Trail {
     /// Begins with the first hop. `rule.hosts` cover its host where it has a credential.
     pub fn new(rule: RedirectRule, first: &Asked) -> Self {
-        let mut this = Self { rule, port: first.authority.port(), seen: vec![Seen::of(first)], is_trusted: true };
+        let mut this = Self { rule, port: first.authority.port(), seen: Vec::new(), is_trusted: true };
         this.is_trusted = this.vouches_for(first);
         this
     }
@@ -128,7 +131,7 @@ impl Trail {
 
     /// Hops so far, the first one included.
     pub fn hops(&self) -> usize {
-        self.seen.len()
+        self.seen.len().max(1)
     }
 
     /// Plans the hop behind this one.
@@ -144,6 +147,9 @@ impl Trail {
         let Some(location) = locations.next().map(HeaderValue::as_bytes) else { return Ok(Step::Answer) };
         if locations.next().is_some() {
             return Err(RedirectRefused::TwoLocations);
+        }
+        if self.seen.is_empty() {
+            self.seen.push(Seen::of(asked));
         }
         if self.seen.len() > usize::from(self.rule.max) {
             return Err(RedirectRefused::TooMany(self.rule.max));

@@ -21,8 +21,8 @@ use crate::{Asked, Way};
 #[derive(Debug)]
 pub struct Connector {
     manifest: Arc<Manifest>,
-    hosts: Box<[HostPattern]>,
-    elsewhere: Box<[HostPattern]>,
+    hosts: Arc<[HostPattern]>,
+    elsewhere: Arc<[HostPattern]>,
 }
 
 /// A manifest that names something that is no host.
@@ -47,7 +47,7 @@ pub struct Connection {
     /// Empty, or beginning with a slash and without one at its end.
     base_path: Box<str>,
     /// Where the credential may go.
-    hosts: Box<[HostPattern]>,
+    hosts: Arc<[HostPattern]>,
     credential: Option<Credential>,
     is_usable: bool,
 }
@@ -76,7 +76,7 @@ pub enum ConnectionFault {
 impl Connector {
     /// Reads the hosts of a manifest.
     pub fn new(manifest: Arc<Manifest>) -> Result<Self, ConnectorFault> {
-        let read = |hosts: &[config::AtLine<String>]| -> Result<Box<[HostPattern]>, ConnectorFault> {
+        let read = |hosts: &[config::AtLine<String>]| -> Result<Arc<[HostPattern]>, ConnectorFault> {
             let read = |host: &config::AtLine<String>| {
                 let fault = |why| ConnectorFault { host: host.value.as_str().into(), line: host.line, why };
                 HostPattern::parse(&host.value).map_err(fault)
@@ -88,7 +88,7 @@ impl Connector {
     }
 
     /// Of hosts that were judged already.
-    pub(crate) fn of(manifest: Arc<Manifest>, hosts: Box<[HostPattern]>, elsewhere: Box<[HostPattern]>) -> Self {
+    pub(crate) fn of(manifest: Arc<Manifest>, hosts: Arc<[HostPattern]>, elsewhere: Arc<[HostPattern]>) -> Self {
         Self { manifest, hosts, elsewhere }
     }
 
@@ -121,10 +121,10 @@ impl Connection {
             return Err(ConnectionFault::BasePath);
         }
         let host = target.authority.host();
-        let hosts: Box<[HostPattern]> = if connector.manifest.is_generic() {
+        let hosts: Arc<[HostPattern]> = if connector.manifest.is_generic() {
             [HostPattern::Exactly(host.clone())].into()
         } else {
-            connector.hosts.clone()
+            Arc::clone(&connector.hosts)
         };
         if !hosts.iter().any(|pattern| pattern.covers(host)) {
             return Err(ConnectionFault::Host);
@@ -243,8 +243,8 @@ impl Connection {
         };
         (max > 0).then(|| RedirectRule {
             max,
-            hosts: self.hosts.clone(),
-            elsewhere: self.connector.elsewhere.clone(),
+            hosts: Arc::clone(&self.hosts),
+            elsewhere: Arc::clone(&self.connector.elsewhere),
             allows_downgrade: false,
         })
     }

@@ -12,7 +12,7 @@ use outbound::dial::Connect;
 use crate::answer::{CORRELATION_ID, SEND_STATE, put};
 use crate::caller::Identified;
 use crate::door::version_of;
-use crate::forward::headers::{Cleaned, clean_response};
+use crate::forward::headers::Cleaned;
 use crate::forward::{Answered, BodyFault, Hop, RequestBody, Tally};
 use crate::metrics::UnderWay;
 use crate::no::No;
@@ -61,7 +61,6 @@ where
         let mut answered = call.drive(exchange, pin!(sending)).await.map_err(|no| trace.so_far(no))??;
         trace.went(&answered.went);
         let version = answered.response.version();
-        clean_response(answered.response.headers_mut());
         node.names.add_via(answered.response.headers_mut(), version);
         Ok(self.answer(Answering { node: &node, identified, authority, kept: (call, under_way) }, answered, trace))
     }

@@ -19,7 +19,7 @@ fn get(url: &str) -> Asked {
     asked(Method::GET, url)
 }
 
-fn patterns(hosts: &[&str]) -> Box<[HostPattern]> {
+fn patterns(hosts: &[&str]) -> Arc<[HostPattern]> {
     hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect()
 }
 
