@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config::connector::quota::Ceiling;
 use config::connector::{Catalogue, Manifest};
 use config::{Appliance, AtLine, Fault, Tenant, TenantEgress};
 use domain::{ConnectorId, TenantId};
@@ -35,6 +36,7 @@ pub struct Compiled {
     table: Arc<AddressTable>,
     openings: HashMap<TenantId, Vec<TenantOpening>>,
     connectors: BTreeMap<ConnectorId, Arc<Connector>>,
+    ceilings: BTreeMap<ConnectorId, Ceiling>,
     /// Of tenants whose files say nothing of a way out: the appliance's own rules.
     bare: Arc<TenantPolicy>,
 }
@@ -106,6 +108,8 @@ impl Compiled {
         let allow = rules.list(&egress.allow, "egress.allow", &mut say);
         let deny = rules.list(&egress.deny, "egress.deny", &mut say);
         let connectors = compile_connectors(appliance, catalogue, &mut faults);
+        let (ceilings, more) = Ceiling::all(appliance, file, catalogue);
+        faults.extend(more);
         let hosts = connectors.values().flat_map(|connector| {
             connector.hosts().iter().map(|hosts| ConnectorHost {
                 hosts: hosts.clone(),
@@ -123,12 +127,12 @@ impl Compiled {
         let bare = RolePolicy { mode: egress.mode, ..RolePolicy::default() };
         let bare = Arc::new(TenantPolicy { own: bare, ..TenantPolicy::default() });
         let everybody = Arc::new(everybody);
-        (Self { everybody, mode: egress.mode, nat64, table, openings, connectors, bare }, faults)
+        (Self { everybody, mode: egress.mode, nat64, table, openings, connectors, ceilings, bare }, faults)
     }
 
     /// What tenants' files are judged by: where it differs, each is judged anew.
     pub fn basis(&self) -> impl fmt::Debug + '_ {
-        (self.mode, &self.connectors)
+        (self.mode, &self.connectors, &self.ceilings)
     }
 
     /// By what addresses are vetted; [`own`] says what is the appliance's own.
@@ -146,7 +150,7 @@ impl Compiled {
             egress => egress.unwrap_or(&nothing),
         };
         let (file, mut faults) = (tenant.file(), Vec::new());
-        let connections = connections::compile(egress, &self.connectors, tenant, &mut faults);
+        let connections = connections::compile(egress, &self.connectors, &self.ceilings, tenant, &mut faults);
         let policy = Arc::new(self.tenant_policy(egress, opened, &connections, tenant, &file, &mut faults));
         connections::warn_of_denied(&connections, &self.everybody, &policy, tenant, &mut faults);
         (Some(Arc::new(TenantOut { policy, connections })), faults)

@@ -25,19 +25,33 @@ macro_rules! shipped {
 
 const SHIPPED: &[(&str, &str)] = shipped![
     "airtable",
+    "amazon-sp-api",
     "anthropic",
+    "asana",
+    "discord",
+    "exact-online",
     "github",
     "google",
     "http",
     "hubspot",
+    "intercom",
+    "jira",
+    "klaviyo",
+    "linear",
+    "meta",
+    "microsoft-graph",
     "notion",
     "openai",
+    "quickbooks",
+    "salesforce",
     "sendgrid",
     "shopify",
     "slack",
     "stripe",
     "twilio",
+    "xero",
     "zendesk",
+    "zoom",
 ];
 
 /// Connectors by name.

@@ -5,6 +5,7 @@ use std::path::Path;
 use domain::ConnectorId;
 
 use super::headers::{HeaderList, HeaderPattern, pattern};
+use super::quota::{self, QuotaProfile, QuotaTable};
 use crate::document::{Document, Text as Written};
 use crate::egress::{connector_id, header, host_text, parameter};
 use crate::fault::Fault;
@@ -44,6 +45,8 @@ pub struct Manifest {
     pub correlation_headers: Box<[Box<str>]>,
     /// Whether its hosts may be reached through a tunnel, where nothing of this holds.
     pub tunnel: bool,
+    /// Its limits, and how its answers speak of them; [`QuotaProfile::unknown`] where the manifest says nothing.
+    pub quota: Box<QuotaProfile>,
 }
 
 /// Where the provider's SDKs put their key: there a grant comes in, and from there it is taken away.
@@ -118,6 +121,9 @@ settings! {
         /// Whether its hosts may be reached through a tunnel too, where policy allows it.
         tunnel: bool = false, Flag, live,
             "A tunnel evades quota, credentials and evidence.";
+        /// Its limits, and how its answers speak of them.
+        quota: Option<QuotaTable> = None, Maybe(Table), live,
+            "Without it nothing is limited here; what any answer says in a standard form counts all the same.";
     }
 
     /// Where the provider's SDKs put their key.
@@ -163,7 +169,7 @@ const fn slot() -> Choice<Slot> {
     ])
 }
 
-const fn sentence() -> Text<String> {
+pub(super) const fn sentence() -> Text<String> {
     text(
         "text",
         "Stripe",
@@ -178,7 +184,7 @@ const fn sentence() -> Text<String> {
     )
 }
 
-const fn date() -> Text<String> {
+pub(super) const fn date() -> Text<String> {
     text(
         "date",
         "2026-11-29",
@@ -222,6 +228,7 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
         document.within("hosts", |document| document.fault_in_line(table.hosts[0].line, message));
     }
     let auth = document.within("auth", |document| build_auth(document, table.auth, generic));
+    let profile = table.quota.map(|table| document.within("quota", |document| quota::build(document, table)));
     let correlation = table.correlation_headers;
     document.within("correlation_headers", |document| check_correlation(document, &correlation, auth.as_ref()));
     let mut request = table.headers.request;
@@ -247,6 +254,7 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
         idempotency_header: table.idempotency_header.map(Into::into),
         correlation_headers: correlation.into_iter().map(|name| name.value.into()).collect(),
         tunnel: table.tunnel,
+        quota: Box::new(profile.unwrap_or_else(QuotaProfile::unknown)),
     })
 }
 

@@ -11,6 +11,7 @@
 mod catalogue;
 mod headers;
 mod manifest;
+pub mod quota;
 mod reference;
 
 pub use catalogue::Catalogue;

@@ -5,8 +5,10 @@ use std::fmt::Write;
 use super::Catalogue;
 use super::headers::{REQUEST, RESPONSE};
 use super::manifest::{AuthSlot, Manifest, ManifestTable};
+use super::quota::{Penalty, QuotaKind, QuotaLimit, QuotaProfile, QuotaUnit, Zone};
 use crate::form::Settings;
 use crate::reference::section;
+use crate::units::format_duration;
 
 const INTRODUCTION: &str = "\
 # Connectors
@@ -35,6 +37,26 @@ value = \"secret:stripe\"
 - A provider's hosts are not reached through a tunnel (CONNECT), which would evade all of this, unless its manifest says
   `tunnel = true`, or a rule that allows the host says `methods = [\"CONNECT\"]`.
 - A provider that has no connector is called with `http`, or gets a manifest of your own.
+
+## Limits
+
+Where a manifest has a quota profile, the table of its connector below says what the provider limits, at which level, for
+the tier that allows least; other tiers stand behind it. Which tier an account has is in no answer: the operator's file says
+it for the connector (`[[egress.quota]]`), a connection says its own (`quota_tier`, and lower caps as `quota`). A tenant's
+file lowers; more than the profile's first tier only the operator's file allows.
+
+```toml
+# tidegate.toml                              # tenants/acme.toml
+[[egress.quota]]                             [[connection]]
+connector = \"hubspot\"                      id = \"conn_hubspot\"
+tenant_tiers = [\"professional\"]            connector = \"hubspot\"
+                                             base_url = \"https://api.hubapi.com\"
+                                             quota_tier = \"professional\"
+                                             quota = [{ limit = \"daily\", cap = 50000 }]
+```
+
+How a time is written is never guessed: a header counts in the form that the profile names, and one that the profile does
+not know only where it can mean one thing. `Retry-After`, `RateLimit` and `RateLimit-Policy` are read of every provider.
 
 ## Your own
 
@@ -110,11 +132,68 @@ fn describe(out: &mut String, manifest: &Manifest) {
         writeln!(out, "- known from answers and SDKs, not from the sources: {}", code(&manifest.not_in_sources))
             .unwrap_or_default();
     }
-    let sources: Vec<_> = manifest.sources.iter().map(|url| format!("<{url}>")).collect();
-    if sources.is_empty() {
-        return;
+    if !manifest.sources.is_empty() {
+        writeln!(out, "- checked {}: {}", manifest.checked, urls(&manifest.sources)).unwrap_or_default();
     }
-    writeln!(out, "- checked {}: {}", manifest.checked, sources.join(", ")).unwrap_or_default();
+    if !manifest.quota.limits.is_empty() {
+        describe_quota(out, &manifest.quota);
+    }
+}
+
+fn urls(urls: &[Box<str>]) -> String {
+    urls.iter().map(|url| format!("<{url}>")).collect::<Vec<_>>().join(", ")
+}
+
+fn describe_quota(out: &mut String, profile: &QuotaProfile) {
+    out.push_str("\n| limit | level | units |\n|---|---|---|\n");
+    for limit in &profile.limits {
+        writeln!(out, "| `{}` | {} | {} |", limit.name, limit.level.as_str(), units(profile, limit))
+            .unwrap_or_default();
+    }
+    let park = &profile.park;
+    let (first, max) = (format_duration(park.first), format_duration(park.max));
+    let grows = if park.doubles && park.max > park.first { format!(", doubling up to {max}") } else { String::new() };
+    let jitter = if park.jitter { ", and as much again at random" } else { "" };
+    let penalty = match profile.penalty {
+        Penalty::None => "no documented harm",
+        Penalty::Counts => "counts towards the limit",
+        Penalty::Extends => "makes the wait longer",
+        Penalty::Bans => "may end in a ban",
+    };
+    write!(
+        out,
+        "\n- a throttle without a time holds {first}{grows}{jitter}; a call while limited: {penalty}\n- limits checked {}: {}\n",
+        profile.checked,
+        urls(&profile.sources)
+    )
+    .unwrap_or_default();
+    for sentence in &profile.recalled {
+        writeln!(out, "- in no source: {sentence}").unwrap_or_default();
+    }
+}
+
+/// `100 requests in any 10s (professional 190)`.
+fn units(profile: &QuotaProfile, limit: &QuotaLimit) -> String {
+    let unit = match limit.unit {
+        QuotaUnit::Requests => "requests",
+        QuotaUnit::Points => "points",
+        QuotaUnit::Tokens => "tokens",
+        QuotaUnit::CpuMs => "ms of CPU",
+    };
+    let when = match &limit.kind {
+        QuotaKind::Fixed { window, .. } => format!("in each {}", format_duration(*window)),
+        QuotaKind::Sliding { window } => format!("in any {}", format_duration(*window)),
+        QuotaKind::Token { window, burst } => format!("in {}, {burst} at once", format_duration(*window)),
+        QuotaKind::Concurrent => "at the same time".into(),
+        QuotaKind::Daily { zone: Zone::Utc } => "a day of UTC".into(),
+        QuotaKind::Daily { zone: Zone::Account } => "a day of the account's zone".into(),
+        QuotaKind::Daily { zone: Zone::Named(name) } => format!("a day of {name}"),
+    };
+    let tiers = limit.tiers.iter().filter_map(|own| Some((profile.tiers.get(usize::from(own.tier))?, own.cap)));
+    let tiers: Vec<_> = tiers.map(|(tier, cap)| format!("`{tier}` {cap}")).collect();
+    let tiers = if tiers.is_empty() { String::new() } else { format!("; {}", tiers.join(", ")) };
+    let split = if limit.split_segments == 0 { "" } else { ", by path" };
+    format!("{} {unit} {when}{split}{tiers}", limit.cap)
 }
 
 fn hosts(manifest: &Manifest) -> String {

@@ -11,8 +11,9 @@ use super::tenant::{
     CertificateBy, Connection, ConnectionTls, Credential, CredentialKind, EgressCertificate, EgressRole, EgressToken,
     TenantEgress,
 };
+use crate::connector::quota::{CapChoice, CapTable, ConnectionQuota};
 use crate::document::Document;
-use crate::form::Located;
+use crate::form::{AtLine, Located};
 use crate::tenant_file::{Resolve, Rules, resolve_plain};
 
 /// The three tables of a tenant's file.
@@ -306,6 +307,7 @@ fn build_connections(
                     base_url: base_url.value.into(),
                     credential,
                     http2: table.http2,
+                    quota: build_quota(table.quota_tier, table.quota),
                     tls,
                     usable,
                     line: document.line(span.start),
@@ -314,6 +316,13 @@ fn build_connections(
         });
     }
     connections
+}
+
+fn build_quota(tier: Option<AtLine<String>>, caps: Vec<CapTable>) -> Option<Box<ConnectionQuota>> {
+    let boxed = |AtLine { value, line }: AtLine<String>| AtLine { value: value.into_boxed_str(), line };
+    let caps = caps.into_iter().map(|CapTable { limit, cap }| CapChoice { limit: boxed(limit), cap });
+    let quota = ConnectionQuota { tier: tier.map(boxed), caps: caps.collect() };
+    (quota != ConnectionQuota::default()).then(|| Box::new(quota))
 }
 
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";

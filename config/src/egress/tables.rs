@@ -5,7 +5,8 @@ use domain::{ConnectionId, ConnectorId};
 use super::rule::{EgressRule, Rule, RuleMode, mode};
 use super::tenant::SniRule;
 use super::text::{base_url, certificate_digest, header, parameter, subject_name, token_hash};
-use crate::form::{Choice, List, Located, Maybe, Moment, Placed, Table, Text, needed, settings, text};
+use crate::connector::quota::{CapTable, caps};
+use crate::form::{AtLine, Choice, Lined, List, Located, Maybe, Moment, Placed, Table, Text, needed, settings, text};
 use crate::settings::{Http2, RULES_MAX, class_name, http2};
 use crate::tenant_file::reference;
 
@@ -101,6 +102,11 @@ settings! {
         /// Id of the credential that is attached, one of this file.
         credential: Option<Located<String>> = None, Maybe(Placed(class_name())), live,
             "Without one, calls go out without a credential.";
+        /// Tier of its account, one of its connector's quota profile.
+        quota_tier: Option<AtLine<String>> = None, Maybe(Lined(class_name())), live,
+            "Without it, that of the operator's file, or the connector's first. One that allows more than that has to be allowed by the operator's file (`egress.quota`).";
+        /// Caps of limits of its own, lower than what would hold without them.
+        quota: Vec<CapTable> = Vec::new(), caps(), live, "";
         /// Whether HTTP/2 is spoken with its provider: `auto` where that chooses it, or `off`.
         http2: Option<Http2> = None, Maybe(http2()), live,
             "Without it, `egress.http2` of the appliance's file. `off` is for a provider that stumbles over it.";

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use domain::{ConnectionId, ConnectorId, Secret};
 
 use super::rule::{EgressRule, RuleMode};
+use crate::connector::quota::ConnectionQuota;
 use crate::settings::Http2;
 
 /// What a tenant's `[egress]`, `[[connection]]` and `[[credential]]` tables say.
@@ -99,6 +100,8 @@ pub struct Connection {
     pub credential: Option<u32>,
     /// None: the appliance's.
     pub http2: Option<Http2>,
+    /// What it says of its quota, to be judged by its connector's profile; none where it says nothing.
+    pub quota: Option<Box<ConnectionQuota>>,
     /// What TLS to the provider is made of, where it is not the usual.
     pub tls: Option<Box<ConnectionTls>>,
     /// False where a secret that its TLS is made of cannot be used now: as for a credential without a value.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::egress_listener::{self, ListenerForm};
 use super::{EgressRanges, EgressTls, Issuer, Listener, Opening, Pool};
+use crate::connector::quota::QuotaChoiceTable;
 use crate::egress::{EgressRule, Rule, RuleMode, mode, port};
 use crate::form::{
     AtLine, Bytes, Choice, Count, Flag, Lined, List, Maybe, Span, Table, Text, address, path, settings, shown, text,
@@ -106,6 +107,8 @@ settings! {
         pool: Vec<Pool> = Vec::new(), List(Table, 0..=1024), live, "";
         /// Named internal destinations that are open to one tenant or one role of it. Only this file can open; metadata addresses and the appliance's own stay shut.
         opening: Vec<Opening> = Vec::new(), List(Table, 0..=1024), live, "";
+        /// Plans at providers: which tier of a connector's quota profile holds, and caps of its limits.
+        quota: Vec<QuotaChoiceTable> = Vec::new(), List(Table, 0..=1024), live, "";
     }
 
     /// Where names are looked up: in DNS and nowhere else. There is no search list, and `/etc/hosts` is not read.

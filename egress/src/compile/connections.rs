@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use config::connector::quota::Ceiling;
 use config::{Fault, Tenant, TenantEgress};
 use domain::ConnectorId;
 use outbound::{Host, HostPattern, Scheme, Target};
@@ -26,10 +27,18 @@ const HTTPS_PORT: u16 = 443;
 pub(super) fn compile(
     egress: &TenantEgress,
     connectors: &BTreeMap<ConnectorId, Arc<Connector>>,
+    ceilings: &BTreeMap<ConnectorId, Ceiling>,
     tenant: &Tenant,
     faults: &mut Vec<Fault>,
 ) -> Box<[Written]> {
+    let silent = Ceiling::default();
     let compiled = egress.connections.iter().filter_map(|written| {
+        if let (Some(quota), Some(connector)) = (&written.quota, connectors.get(&written.connector)) {
+            let ceiling = ceilings.get(&written.connector).unwrap_or(&silent);
+            for (line, key, message) in connector.manifest().quota.judge(ceiling, quota) {
+                faults.push(tenant.fault(line, format!("connection.{}.{key}", written.id), message));
+            }
+        }
         let mut say = |key: &str, message: String| {
             faults.push(tenant.fault(written.line, format!("connection.{}.{key}", written.id), message));
         };

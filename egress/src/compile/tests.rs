@@ -245,6 +245,23 @@ fn a_connection_that_is_denied_is_said() {
 }
 
 #[test]
+fn a_quota_that_the_operator_does_not_allow_is_said_with_its_line() {
+    let tenant = "[[connection]]\nid = \"c\"\nconnector = \"hubspot\"\nbase_url = \"https://api.hubapi.com\"\nquota_tier = \"professional\"\nquota = [{ limit = \"daily\", cap = 900000 }]\n";
+    let (_, _, faults) = compile("[egress]\n", tenant);
+    assert_eq!(faults.len(), 2, "{faults:#?}");
+    assert!(faults[0].contains("acme.toml:6: connection.c.quota_tier: \"professional\" allows more"), "{faults:#?}");
+    assert!(faults[1].contains("acme.toml:7: connection.c.quota: is 900000 where 250000 is allowed"), "{faults:#?}");
+    let allowed = "[egress]\n[[egress.quota]]\nconnector = \"hubspot\"\ntenant_tiers = [\"professional\"]\ncap = [{ limit = \"daily\", cap = 900000 }]\n";
+    let (_, _, faults) = compile(allowed, tenant);
+    assert!(faults.is_empty(), "{faults:#?}");
+    let (_, _, faults) = compile("[egress]\n[[egress.quota]]\nconnector = \"hubspot\"\ntier = \"gold\"\n", "");
+    assert!(
+        faults.len() == 1 && faults[0].contains("tidegate.toml:8: egress.quota.tier: \"gold\" is no tier"),
+        "{faults:#?}"
+    );
+}
+
+#[test]
 fn the_appliance_itself_is_what_it_says_it_is() {
     let text = format!(
         "{HEAD}[admin]\nlisten = \"127.0.0.1:9090\"\n[egress]\nlisten = [\"198.51.100.20:3128\"]\nown_addresses = [\"192.0.2.9\"]\n\

@@ -384,6 +384,7 @@ fn connection_to(origin: &Origin) -> (TenantId, Entry) {
         credential: Some(0),
         tls: None,
         http2: None,
+        quota: None,
         usable: true,
         line: 1,
     };

@@ -64,6 +64,7 @@ pub(super) fn configured(connector: &Connector, base_url: &str) -> config::Conne
         credential: None,
         tls: None,
         http2: None,
+        quota: None,
         usable: true,
         line: 1,
     }
