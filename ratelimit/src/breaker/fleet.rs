@@ -1,0 +1,243 @@
+//! The fleet's breaker: one per provider, for all tenants on all nodes.
+//!
+//! **What is guaranteed.** It opens when, over the nodes' latest two windows, at least `tenants_min` distinct tenants had
+//! faults, and these are at least `tenant_percent` of the tenants that called, and at least `fault_percent` of at least
+//! `volume_min` calls failed. While it is `HalfOpen` there is one probe in the whole fleet: the lease is granted by whoever
+//! holds the state (a shared store, or this process on a node alone), one state, one unit.
+//!
+//! **Why three conditions.** A share of calls alone lets one tenant with ten times everybody's load and a broken
+//! destination stop the provider for all. A number of tenants alone opens for a busy provider where each of a few
+//! tenants meets one fault in a million calls. Both together still open for the loud one plus a few of those; that most
+//! *tenants* be in order is what nobody can outshout.
+//!
+//! **Counters that merge.** A node counts for each provider by windows of its own monotonic clock, numbered upwards, and
+//! sends what a window has so far ([`Report`]). Two reports of one holder's window merge by the larger numbers and the
+//! union of tenants: in any order, any number of times, with any of them lost, the result is that of the latest. Windows
+//! of different holders are added. Deltas would be smaller, and wrong after one repeated or lost message. Time is the
+//! store's at receipt: no node's clock is compared with another's.
+//!
+//! **Distinct tenants** are a set of 256 bits per window, by hash: merging is *or*, counting is counting bits. Two tenants
+//! on one bit count as one, so the number is never too high, and hardly too low for as few as `tenants_min`; beyond some
+//! five hundred tenants both sets fill up and the share of tenants says less, the share of calls as much as ever.
+//!
+//! **Edges.** A holder that was not heard of for `fresh_ms` is left out: a dead node's last window opens nothing. What was
+//! counted before the breaker opened, and while it was, is never counted again after it has closed. A holder beyond
+//! [`HOLDERS_MAX`] is not heard until one is stale: that many nodes are evidence enough.
+
+mod node;
+mod tally;
+
+pub use node::NodeTallies;
+pub use tally::{BadReport, REPORT_BYTES, Report, Tally};
+
+use super::gate::{Admission, Gate, Phase, Refused, State, Ticket};
+use super::outcome::Outcome;
+use super::record::{self, BadRecord, RECORD_BYTES};
+use super::rules::Rules;
+use super::table::{Change, Restored};
+use crate::moment::Now;
+use crate::shards::spread;
+
+/// Holders whose counts are kept at once.
+pub const HOLDERS_MAX: usize = 256;
+
+/// When a fleet's breaker opens. How long, and how it closes, is said by [`Rules`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FleetRules {
+    /// At least so many distinct tenants with faults; up to some fifty it is exact enough.
+    pub tenants_min: u16,
+    /// They are at least this part of the tenants that called, in percent.
+    pub tenant_percent: u8,
+    /// At least this part of calls failed, in percent…
+    pub fault_percent: u8,
+    /// …of at least so many.
+    pub volume_min: u32,
+    /// A holder not heard of for so long is left out; three times the interval of reports, at least.
+    pub fresh_ms: u32,
+    /// Phases: how long it is open, the probe's lease, how many good probes close it, which faults count.
+    pub gate: Rules,
+}
+
+impl Default for FleetRules {
+    fn default() -> Self {
+        Self {
+            tenants_min: 5,
+            tenant_percent: 30,
+            fault_percent: 50,
+            volume_min: 50,
+            fresh_ms: 30_000,
+            gate: Rules::default(),
+        }
+    }
+}
+
+/// The state of one provider's breaker, for whoever keeps it for the fleet. All times are the keeper's.
+#[derive(Debug)]
+pub struct FleetBreaker {
+    gate: Gate,
+    holders: Vec<Holder>,
+}
+
+/// What one holder has reported.
+#[derive(Debug)]
+struct Holder {
+    id: u64,
+    heard_ms: u64,
+    /// The latest window that was heard of, and the one before it.
+    window: u64,
+    latest: Tally,
+    before: Tally,
+    /// Windows up to here are spent: they opened the breaker, or were while it was open. `None`: none is.
+    spent: Option<u64>,
+}
+
+impl Default for FleetBreaker {
+    fn default() -> Self {
+        Self { gate: Gate::NEW, holders: Vec::new() }
+    }
+}
+
+impl FleetBreaker {
+    /// A node's counts.
+    pub fn observe(&mut self, rules: &FleetRules, report: &Report, now: Now) -> Option<Change> {
+        let is_open = !matches!(self.gate.state, State::Closed { .. });
+        let holder = self.holder(report, rules, now)?;
+        holder.heard_ms = holder.heard_ms.max(now.mono_ms);
+        holder.merge(report);
+        if is_open {
+            holder.spend();
+            return None;
+        }
+        self.open_if_due(rules, report.holder, now)
+    }
+
+    /// May calls go out? An ordinary ticket need not be reported.
+    pub fn admit(&mut self, rules: &FleetRules, now: Now) -> Result<Ticket, Refused> {
+        self.gate.admit(&rules.gate, now.mono_ms).map(Ticket)
+    }
+
+    /// How the probe ended.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is used up")]
+    pub fn report(&mut self, rules: &FleetRules, ticket: Ticket, outcome: Outcome, now: Now) -> Option<Change> {
+        let Ticket(admission @ Admission::Probe { until_ms }) = ticket else { return None };
+        if !self.gate.hears(admission) {
+            return None;
+        }
+        let salt = spread(until_ms ^ now.unix_ms);
+        self.gate.probed(&rules.gate, outcome.weight(rules.gate.counted), now.mono_ms, salt);
+        match self.gate.state {
+            State::HalfOpen { .. } => None,
+            State::Open { .. } => Some(self.opened(now)),
+            State::Closed { .. } => {
+                // It works again: the next failure is another one.
+                self.gate.level = 0;
+                Some(Change::Closed)
+            }
+        }
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.gate.phase()
+    }
+
+    /// The record to keep; `None`: drop the one that was kept.
+    pub fn record(&self, now: Now) -> Option<[u8; RECORD_BYTES]> {
+        record::write(&self.gate, now)
+    }
+
+    /// Takes up a record. Counts are not recorded: nodes report again within seconds.
+    pub fn restore(&mut self, rules: &FleetRules, bytes: &[u8], now: Now) -> Result<Restored, BadRecord> {
+        let read = record::read(bytes, &rules.gate, now)?;
+        if read.past_ms >= u64::from(rules.gate.memory_ms) {
+            return Ok(Restored::Stale);
+        }
+        if self.gate != Gate::NEW {
+            return Ok(Restored::Known);
+        }
+        let until_ms = now.mono_ms.saturating_add(read.remaining_ms);
+        self.gate = Gate { state: State::Open { until_ms }, level: read.level };
+        Ok(Restored::Open { for_ms: read.remaining_ms })
+    }
+
+    fn open_if_due(&mut self, rules: &FleetRules, salt: u64, now: Now) -> Option<Change> {
+        let fresh_ms = u64::from(rules.fresh_ms);
+        let mut all = Tally::default();
+        for holder in self.holders.iter().filter(|holder| now.mono_ms.saturating_sub(holder.heard_ms) < fresh_ms) {
+            all.add(&holder.latest);
+            all.add(&holder.before);
+        }
+        if !is_broken(rules, &all) {
+            return None;
+        }
+        self.gate.open(&rules.gate, now.mono_ms, spread(salt ^ now.mono_ms));
+        Some(self.opened(now))
+    }
+
+    fn opened(&mut self, now: Now) -> Change {
+        for holder in &mut self.holders {
+            holder.spend();
+        }
+        let for_ms =
+            if let State::Open { until_ms } = self.gate.state { until_ms.saturating_sub(now.mono_ms) } else { 0 };
+        Change::Opened { for_ms, times: self.gate.level }
+    }
+
+    fn holder(&mut self, report: &Report, rules: &FleetRules, now: Now) -> Option<&mut Holder> {
+        if let Some(at) = self.holders.iter().position(|holder| holder.id == report.holder) {
+            return self.holders.get_mut(at);
+        }
+        if self.holders.len() >= HOLDERS_MAX {
+            let fresh_ms = u64::from(rules.fresh_ms);
+            self.holders.retain(|holder| now.mono_ms.saturating_sub(holder.heard_ms) < fresh_ms);
+        }
+        if self.holders.len() >= HOLDERS_MAX {
+            return None;
+        }
+        self.holders.push(Holder {
+            id: report.holder,
+            heard_ms: now.mono_ms,
+            window: report.window,
+            latest: Tally::default(),
+            before: Tally::default(),
+            spent: None,
+        });
+        self.holders.last_mut()
+    }
+}
+
+fn is_broken(rules: &FleetRules, all: &Tally) -> bool {
+    let (calling, failing) = (all.calling(), all.failing());
+    let part = |part: u32, of: u32, percent: u8| u64::from(part) * 100 >= u64::from(of) * u64::from(percent);
+    failing >= u32::from(rules.tenants_min.max(1))
+        && part(failing, calling, rules.tenant_percent)
+        && all.calls() >= rules.volume_min.max(1)
+        && part(all.faults(), all.calls(), rules.fault_percent)
+}
+
+impl Holder {
+    fn merge(&mut self, report: &Report) {
+        if self.spent.is_some_and(|spent| report.window <= spent) {
+            return;
+        }
+        if report.window > self.window {
+            let is_next = report.window == self.window + 1;
+            self.before = if is_next { self.latest } else { Tally::default() };
+            self.latest = Tally::default();
+            self.window = report.window;
+        }
+        if report.window == self.window {
+            self.latest.join(&report.tally);
+        } else if report.window + 1 == self.window {
+            self.before.join(&report.tally);
+        }
+    }
+
+    fn spend(&mut self) {
+        self.spent = Some(self.window);
+        self.latest = Tally::default();
+        self.before = Tally::default();
+    }
+}
+
+#[cfg(test)]
+mod tests;
