@@ -24,7 +24,7 @@ use super::change::{At, Change, Entry, Policy};
 use super::document::Document;
 use super::prefix::Prefix;
 use super::range::{Range, State};
-use super::uses::Uses;
+use super::uses::{Use, Uses};
 use super::words::Reason;
 use crate::caller::{PublicKey, SigningKey};
 
@@ -207,11 +207,13 @@ impl Book {
                 let active = |range: &&Range| range.state == State::Active;
                 let left: Vec<Prefix> =
                     self.live().filter(active).map(|range| range.prefix).filter(|other| *other != prefix).collect();
-                let is_left = |pool: &str| {
-                    let mut its = uses.iter().filter(|used| *used.pool == *pool);
-                    its.any(|used| left.iter().any(|other| other.has(used.address)))
+                // Of the same family: an IPv6 range is no way to destinations that have IPv4 alone.
+                let is_left = |gone: &Use| {
+                    let same =
+                        |used: &&Use| *used.pool == *gone.pool && used.address.is_ipv4() == gone.address.is_ipv4();
+                    uses.iter().filter(same).any(|used| left.iter().any(|other| other.has(used.address)))
                 };
-                let last = uses.iter().find(|used| prefix.has(used.address) && !is_left(&used.pool));
+                let last = uses.iter().find(|used| prefix.has(used.address) && !is_left(used));
                 last.map_or(Ok(()), |used| {
                     Err(Broken::LastActive { prefix, address: used.address, pool: used.pool.clone() })
                 })

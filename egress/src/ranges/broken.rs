@@ -32,7 +32,7 @@ pub enum Broken {
     RetiredTooEarly { prefix: Prefix, from: At },
     #[error("{prefix} holds {address}, from which the pool \"{pool}\" leaves")]
     StillUsed { prefix: Prefix, address: IpAddr, pool: Box<str> },
-    #[error("{prefix} is the last active range of the pool \"{pool}\", which has calls leave from {address}")]
+    #[error("{prefix} is the last active {} range of the pool \"{pool}\", which has calls leave from {address}", prefix.family())]
     LastActive { prefix: Prefix, address: IpAddr, pool: Box<str> },
     #[error("the region {region} is not in {country}")]
     Region { region: Region, country: Country },

@@ -167,6 +167,18 @@ fn every_rule_has_its_refusal() {
 }
 
 #[test]
+fn a_range_of_the_other_family_takes_nobodys_place() {
+    let both = pool("default", "{ v4 = \"93.184.216.7\", v6 = \"2600:1f00:1234::7\" }");
+    let used = Ask { uses: uses(&both), ..PLAIN() };
+    let active = book(vec![(0, announce(ONE)), (0, announce(SIX)), (30, activate(ONE)), (30, activate(SIX))]);
+    for (range, family) in [(ONE, "ipv4"), (SIX, "ipv6")] {
+        let broken = try_to(&active, drain(range), day(31), &used).unwrap_err();
+        assert_eq!(broken.code(), "range-last-active", "{range}");
+        assert!(broken.to_string().contains(family), "{broken}");
+    }
+}
+
+#[test]
 fn a_notice_can_be_cut_short_with_a_reason_that_everybody_reads() {
     let announced = book(vec![(0, announce(ONE))]);
     let forced = Ask { force: true, reason: Some("in use before this was written"), ..PLAIN() };
