@@ -26,7 +26,7 @@ use http::header::{
     VIA,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use outbound::{HostPattern, Scheme};
+use outbound::{Authority, HostPattern, Scheme};
 use thiserror::Error;
 
 use crate::Asked;
@@ -110,8 +110,8 @@ pub enum RedirectRefused {
     Loop,
     #[error("it leads from https to http")]
     Downgrade,
-    #[error("it leads to a host that the connector does not name")]
-    Host,
+    #[error("it leads to {0}, a host that the connector does not name")]
+    Host(Authority),
     #[error("it would take the body to another origin")]
     BodyElsewhere,
 }
@@ -177,7 +177,7 @@ impl Trail {
         }
         let is_named = |patterns: &[HostPattern]| patterns.iter().any(|host| host.covers(next.authority.host()));
         if !is_named(&self.rule.hosts) && !is_named(&self.rule.elsewhere) {
-            return Err(RedirectRefused::Host);
+            return Err(RedirectRefused::Host(next.authority.clone()));
         }
         let may_have_body = is_same_origin(asked, next) || (self.is_trusted && self.vouches_for(next));
         if keeps_body && !may_have_body {
