@@ -111,7 +111,7 @@ impl Calls {
 
     /// Those whose time is over.
     pub(crate) fn list_over(&self, now: Instant) -> Vec<Arc<Running>> {
-        self.list.those(|running| running.is_over(now))
+        self.list.those(|running| running.over(now).is_some())
     }
 
     /// Two names with one 64-bit hash, keyed per process, would share a count: nobody can aim at that.
@@ -278,6 +278,31 @@ mod tests {
         running.stop(Stop::Expired);
         running.stop(Stop::Closed);
         assert_eq!(soon.running().unwrap().stopped(), Some(Stop::Expired), "the first word counts");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_ends_when_it_has_taken_too_long_whoever_holds_it_up() {
+        use std::time::Duration;
+
+        use crate::running::Carries;
+        use crate::tunnel::Tunnels;
+        use crate::{Asked, CorrelationId, Stop, Way};
+        let who = Arc::new(caller("acme", "a"));
+        let id = CorrelationId::new(1, domain::NodeId(1), [1; 8]);
+        let running = |total| {
+            let authority = outbound::Authority::with_port("api.example.com:443").unwrap();
+            let (method, scheme) = (http::Method::GET, outbound::Scheme::Https);
+            let asked = Asked { way: Way::Absolute, method, scheme, authority, path_and_query: "/".into() };
+            Running::new(id, &asked, &Identified::by_token(&who), None, &*ManualClock::at_unix_ms(0)).within(total)
+        };
+        let (bounded, endless, switched) =
+            (running(Some(Duration::from_secs(9))), running(None), running(Some(Duration::ZERO)));
+        switched.carries(Carries::Tunnel(Arc::clone(Arc::<Tunnels<CorrelationId>>::default().open(id).live())));
+        tokio::time::advance(Duration::from_millis(8_999)).await;
+        assert_eq!(bounded.over(Instant::now()), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(bounded.over(Instant::now()), Some(Stop::TookTooLong));
+        assert_eq!((endless.over(Instant::now()), switched.over(Instant::now())), (None, None), "a WebSocket may last");
     }
 
     #[test]

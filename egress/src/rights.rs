@@ -33,6 +33,8 @@ pub enum Stop {
     Closed,
     /// Its caller's proof ended, and [`GRACE`](crate::GRACE) is over.
     Expired,
+    /// It took longer than a request may take.
+    TookTooLong,
 }
 
 impl Stop {
@@ -41,6 +43,7 @@ impl Stop {
         match self {
             Self::Revoked | Self::Expired => Refusal::CallerUnknown,
             Self::SwitchedOff | Self::Closed => Refusal::SwitchedOff,
+            Self::TookTooLong => Refusal::ResponseTimedOut,
         }
     }
 
@@ -51,6 +54,7 @@ impl Stop {
             Self::SwitchedOff => "a kill switch was thrown while the call was under way",
             Self::Closed => "an operator closed the call",
             Self::Expired => "the caller's proof ended while the call was under way",
+            Self::TookTooLong => "the call took too long as a whole",
         }
     }
 }
@@ -84,8 +88,11 @@ where
             if changed {
                 self.sweep();
             }
-            for running in self.parts.calls.list_over(Instant::now()) {
-                running.stop(Stop::Expired);
+            let now = Instant::now();
+            for running in self.parts.calls.list_over(now) {
+                if let Some(why) = running.over(now) {
+                    running.stop(why);
+                }
             }
         }
     }

@@ -49,6 +49,8 @@ pub struct Running {
     began: Instant,
     /// When it has to be over, if it is none that becomes a tunnel.
     until: Option<Instant>,
+    /// When it has taken too long as a whole, unless it has become a tunnel.
+    ends: Option<Instant>,
     exit: OnceLock<IpAddr>,
     carries: OnceLock<Carries>,
     stop: OnceLock<Stop>,
@@ -96,6 +98,7 @@ impl Running {
             moved: Mutex::new(None),
             began: Instant::now(),
             until,
+            ends: None,
             exit: OnceLock::new(),
             carries: OnceLock::new(),
             stop: OnceLock::new(),
@@ -118,9 +121,21 @@ impl Running {
         *lock(&self.moved) = Some(authority.clone());
     }
 
-    /// Whether its time is over.
-    pub(crate) fn is_over(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| until <= now)
+    /// It is a request, and may take that long. Whoever waits for its destination looks at the time, too; this is for a
+    /// caller that does not take what is there, when nobody waits for the destination.
+    pub(crate) fn within(mut self, total: Option<Duration>) -> Self {
+        self.ends = total.and_then(|total| self.began.checked_add(total));
+        self
+    }
+
+    /// Why its time is over, if it is.
+    pub(crate) fn over(&self, now: Instant) -> Option<Stop> {
+        let is_past = |end: Option<Instant>| end.is_some_and(|end| end <= now);
+        if is_past(self.until) {
+            return Some(Stop::Expired);
+        }
+        let is_tunnel = matches!(self.carries.get(), Some(Carries::Tunnel(_)));
+        (!is_tunnel && is_past(self.ends)).then_some(Stop::TookTooLong)
     }
 
     /// Ends it now, whatever it waits for. The first word counts.

@@ -20,7 +20,7 @@ use crate::policy::{SniRule, Unseen};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
-use crate::{Asked, Call, Egress, Refusal, Running, Stop};
+use crate::{Asked, Call, Egress, Refusal, Running, Stop, Way};
 
 /// A call that may go out, with everything that was decided on it.
 #[derive(Debug)]
@@ -66,7 +66,10 @@ where
         let cleaned = headers::clean_request(fields_of(exchange.head())?, &asked, &node.names)?;
         let call = self.parts.calls.begin(&identified.caller, &node.settings.calls_max)?;
         let clock = &*self.parts.ends.clock;
-        let call = call.shown_as(Running::new(trace.correlation, &asked, &identified, entry.as_ref(), clock));
+        let running = Running::new(trace.correlation, &asked, &identified, entry.as_ref(), clock);
+        // A tunnel has a lifetime of its own.
+        let total = if asked.way == Way::Connect { None } else { node.settings.waits.total };
+        let call = call.shown_as(running.within(total));
 
         // 4. May it go there, and by which address? A caller who hangs up meanwhile stops the asking, and so does whoever
         // takes its right (rights.rs).

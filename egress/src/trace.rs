@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use domain::Clock;
@@ -45,6 +45,24 @@ pub struct Ends {
     pub recorder: Arc<dyn Recorder>,
     /// Counts.
     pub metrics: Arc<Metrics>,
+    /// When a drain cuts off what is still under way, by the clock's monotonic time: [`Ends::drain`].
+    pub cut_at: OnceLock<Duration>,
+}
+
+impl Ends {
+    /// A drain has begun, and cuts off in `timeout` what is under way then.
+    pub fn drain(&self, timeout: Duration) {
+        self.cut_at.get_or_init(|| self.clock.monotonic().saturating_add(timeout));
+    }
+
+    /// Who let go of a call whose connection is gone: its caller, or a drain whose time was up.
+    fn let_go<'a>(&self, by_caller: &'a str) -> (&'static str, &'a str) {
+        if self.cut_at.get().is_some_and(|at| *at <= self.clock.monotonic()) {
+            (Refusal::Overloaded.code(), End::DrainDeadline.as_str())
+        } else {
+            ("caller-gone", by_caller)
+        }
+    }
 }
 
 impl Trace {
@@ -249,6 +267,12 @@ impl Trace {
         self.end(outcome, detail);
     }
 
+    /// Its connection is gone, in the middle of it. `detail` holds where it was the caller that went.
+    pub(crate) fn lost(mut self, detail: &str) {
+        let (outcome, detail) = self.ends.let_go(detail);
+        self.end(outcome, detail);
+    }
+
     fn end(&mut self, outcome: &str, detail: &str) {
         self.owed = false;
         self.count();
@@ -280,7 +304,8 @@ impl Drop for Trace {
         if std::thread::panicking() {
             self.end(Refusal::Internal.code(), "serving it broke off");
         } else {
-            self.end("caller-gone", "the caller's connection ended before the call did");
+            let (outcome, detail) = self.ends.let_go("the caller's connection ended before the call did");
+            self.end(outcome, detail);
         }
     }
 }

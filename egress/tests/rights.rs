@@ -70,6 +70,19 @@ fn whoever_knows_the_end_by_the_connection_s_sees_a_reset() {
 }
 
 #[test]
+fn a_caller_that_takes_nothing_does_not_hold_a_call_beyond_its_time() {
+    let (origin, rig) = (Origin::endless(), Rig::within(Duration::from_secs(1)));
+    let mut client = rig.open();
+    client.send(format!("GET http://{0}/ HTTP/1.1\r\nHost: {0}\r\n{1}\r\n", origin.name(), rig.proof()).as_bytes());
+    assert!(client.read_head().starts_with("HTTP/1.1 200 "));
+    // Whatever can be on its way is, and then nobody waits for the destination.
+    let record = rig.record();
+    assert_eq!((&*record.outcome, record.status), ("response-timeout", Some(200)), "{record:?}");
+    origin.await_end();
+    rig.await_calls(0);
+}
+
+#[test]
 fn a_request_that_waits_for_its_answer_ends() {
     for (take, outcome, detail, status) in TAKEN {
         let (origin, rig) = (Origin::silent(), Rig::start());

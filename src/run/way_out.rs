@@ -222,7 +222,7 @@ impl WayOut {
             dialer: Dialer::with_connector(connector, settings::dial(file)),
             calls: Arc::new(Calls::default()),
             tunnels: Arc::default(),
-            ends: Arc::new(Ends { clock: Arc::clone(clock), recorder, metrics: self.metrics }),
+            ends: Arc::new(Ends { clock: Arc::clone(clock), recorder, metrics: self.metrics, cut_at: OnceLock::new() }),
         }));
         runtime.spawn(Arc::clone(&self.switches).keep_looking());
         runtime.spawn(self.revocations.keep_looking());
@@ -270,6 +270,7 @@ async fn upkeep(egress: Arc<Outward>) {
 async fn drain(egress: Arc<Outward>, server: ServerHandle, timeout: std::time::Duration) {
     server.draining().await;
     egress.parts().forward.close_idle();
+    egress.parts().ends.drain(timeout);
     egress.parts().tunnels.drain(tokio::time::Instant::now() + timeout);
 }
 

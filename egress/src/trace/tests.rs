@@ -27,6 +27,7 @@ fn begin() -> (Trace, Arc<Kept>) {
         clock: SystemClock::shared(),
         recorder: Arc::clone(&kept) as _,
         metrics: Arc::new(Metrics::register(&mut Registry::default())),
+        cut_at: OnceLock::new(),
     };
     let correlation = CorrelationId::new(1, domain::NodeId(1), [0; 8]);
     (Trace::begin(correlation, "192.0.2.1:9".parse().unwrap(), Arc::new(ends)), kept)
@@ -88,4 +89,24 @@ fn a_panic_is_written_as_ours() {
     });
     assert!(broken.join().is_err());
     assert_eq!(kept.outcomes(), [(Refusal::Internal.code().to_owned(), SendState::NotSent)]);
+}
+
+#[test]
+fn who_is_cut_off_by_a_drain_did_not_hang_up() {
+    let (trace, kept) = begin();
+    trace.ends().drain(Duration::from_secs(3600));
+    trace.lost("the caller hung up");
+    assert_eq!(kept.outcomes(), gone(SendState::NotSent), "the drain's time is not up yet");
+
+    let cut = |end: fn(Trace)| {
+        let (trace, kept) = begin();
+        trace.ends().drain(Duration::ZERO);
+        trace.ends().drain(Duration::from_secs(3600));
+        end(trace);
+        let record = kept.0.lock().unwrap().pop().unwrap();
+        (record.outcome.to_string(), record.detail.to_string())
+    };
+    let drained = ("overloaded".to_owned(), "drain-deadline".to_owned());
+    assert_eq!(cut(|trace| trace.lost("the caller hung up")), drained);
+    assert_eq!(cut(drop), drained);
 }

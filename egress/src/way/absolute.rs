@@ -101,7 +101,7 @@ where
                 (Ending::ClientStalled, None) => trace.ended("caller-stalled", "the caller did not take its answer"),
                 (Ending::BodyIdle, None) => trace.ended(Refusal::IdleTimeout.code(), "the answer stopped coming"),
                 (Ending::ClientGone | Ending::Dropped | Ending::BodyFailed, None) => {
-                    trace.ended("caller-gone", "the caller hung up before the end of its answer");
+                    trace.lost("the caller hung up before the end of its answer");
                 }
             }
             drop(kept);

@@ -82,6 +82,10 @@ pub(crate) struct Rig {
     server: Option<JoinHandle<()>>,
 }
 
+fn settings() -> config::Egress {
+    config::Egress { name: "edge".into(), ..config::Egress::default() }
+}
+
 impl Rig {
     pub(crate) fn start() -> Self {
         Self::with(None, Vec::new(), None)
@@ -105,11 +109,18 @@ impl Rig {
 
     /// One for which each grant's end is nearer by so much: what it is given beyond that, too.
     pub(crate) fn late_by(late: Duration) -> Self {
-        Self::with_clock(None, Vec::new(), None, Arc::new(Ahead(SystemClock::shared(), late)))
+        Self::with_clock(None, Vec::new(), None, Arc::new(Ahead(SystemClock::shared(), late)), settings())
+    }
+
+    /// One in which a call may take so long in all.
+    pub(crate) fn within(total: Duration) -> Self {
+        let mut file = settings();
+        file.limits.total_timeout = total;
+        Self::with_clock(None, Vec::new(), None, SystemClock::shared(), file)
     }
 
     fn with(provider: Option<&Origin>, switches: Vec<Switch>, pki: Option<Pki>) -> Self {
-        Self::with_clock(provider, switches, pki, SystemClock::shared())
+        Self::with_clock(provider, switches, pki, SystemClock::shared(), settings())
     }
 
     /// `clock` is by which calls go on.
@@ -118,6 +129,7 @@ impl Rig {
         switches: Vec<Switch>,
         pki: Option<Pki>,
         call_clock: Arc<dyn Clock>,
+        file: config::Egress,
     ) -> Self {
         let clock: Arc<dyn Clock> = SystemClock::shared();
         let state = tempfile::tempdir().unwrap();
@@ -141,6 +153,7 @@ impl Rig {
             clock: call_clock,
             recorder: Arc::new(Keeps(Mutex::new(keep))),
             metrics: Arc::new(Metrics::register(&mut registry)),
+            cut_at: std::sync::OnceLock::new(),
         };
         let table = AddressTable::shipped();
         let ports: Vec<u16> = (1..=u16::MAX).collect();
@@ -160,7 +173,6 @@ impl Rig {
         let trying = RolePolicy { sni: SniRule::Report, ..own.clone() };
         let policy = TenantPolicy { own, roles: HashMap::from([("trying".into(), trying)]), ..TenantPolicy::default() };
         let tenants = HashMap::from([(tenant, Arc::new(policy))]);
-        let file = config::Egress { name: "edge".into(), ..config::Egress::default() };
         let snapshot = Snapshot {
             settings: Settings::of(&file),
             names: tidegate_egress::forward::headers::Names::new("edge", None).unwrap(),
@@ -635,6 +647,17 @@ impl Origin {
                     stream.write_all(answer.as_bytes()).unwrap();
                 }
             }
+            seen.lock().unwrap().extend(b"|ended");
+        })
+    }
+
+    /// Answers a head with bytes without end, as fast as they are taken.
+    pub(crate) fn endless() -> Self {
+        Self::with(|mut stream, seen| {
+            let Some((head, _)) = read_request(&mut stream) else { return };
+            seen.lock().unwrap().extend(head.as_bytes());
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            while stream.write_all(&[b'x'; 65_536]).is_ok() {}
             seen.lock().unwrap().extend(b"|ended");
         })
     }
