@@ -96,7 +96,7 @@ settings! {
         /// Name of its connector (`docs/connectors.md`); `http` for providers that have none.
         connector: Option<Located<ConnectorId>> = None, needed(Maybe(Placed(connector_id()))), live,
             "It says which hosts the credential may go to and which headers travel.";
-        /// What paths are put behind: scheme, host, and if need be port and base path. The host is one of the connector's.
+        /// What paths are put behind: `https://`, host, and if need be port and base path. The host is one of the connector's.
         base_url: Option<Located<String>> = None, needed(Maybe(Placed(base_url()))), live,
             "Providers with regions or shops have a host for each.";
         /// Id of the credential that is attached, one of this file.
