@@ -108,7 +108,7 @@ where
     fn sweep(&self) {
         let (mut revoked, mut off) = (0, 0);
         for running in self.parts.calls.list() {
-            if !self.parts.callers.still_good(&running.identified) {
+            if !self.parts.callers.still_good(&running.identified) || !self.is_tenant(&running) {
                 running.stop(Stop::Revoked);
                 revoked += 1;
             } else if self.is_off(&running) {
@@ -122,6 +122,11 @@ where
         // Idle connections, too, of those who may call no more: some have shown a credential.
         let (callers, switches) = (&self.parts.callers, &self.parts.switches);
         self.parts.forward.close_tenants(|tenant| callers.have_revoked(tenant) || switches.cover_all_of(tenant));
+    }
+
+    /// An issuer that may speak for every tenant keeps its word when one of them leaves the configuration.
+    fn is_tenant(&self, running: &Running) -> bool {
+        self.parts.snapshot.load().policy.tenant(&running.caller().tenant).is_some()
     }
 
     fn is_off(&self, running: &Running) -> bool {

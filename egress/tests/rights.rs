@@ -16,8 +16,9 @@ const SOON: Duration = Duration::from_secs(5);
 /// How a right ends; what the record says of it, and how a refusal begins that comes of it.
 type Taken = (fn(&Rig, CorrelationId), &'static str, &'static str, u16);
 
-const TAKEN: [Taken; 3] = [
+const TAKEN: [Taken; 4] = [
     (|rig, _| rig.revoke(), "caller-unknown", "the caller's proof was taken back", 407),
+    (|rig, _| rig.forget_tenants(), "caller-unknown", "the caller's proof was taken back", 407),
     (|rig, _| rig.switch_off(of_acme()), "switched-off", "a kill switch was thrown", 403),
     (|rig, id| assert!(rig.egress().close(id).is_some()), "switched-off", "an operator closed", 403),
 ];

@@ -243,6 +243,22 @@ impl Rig {
         revoke(&self.state.path().join(REVOCATIONS_FILE), &revocation, now_ms).unwrap();
     }
 
+    /// Takes the tenants out of the configuration, and has calls looked at as a reload does.
+    pub(crate) fn forget_tenants(&self) {
+        let parts = self.egress.parts();
+        let before = parts.snapshot.load_full();
+        parts.snapshot.store(Arc::new(Snapshot {
+            settings: before.settings.clone(),
+            names: before.names.clone(),
+            policy: Policy::new(Arc::new(Everybody::default()), HashMap::new()),
+            rules: Arc::clone(&before.rules),
+            exits: Exits::default(),
+            connections: tidegate_egress::Connections::default(),
+            tls: TlsClient::new(&roots_of(None), None, &[Alpn::Http11]).unwrap(),
+        }));
+        self.switch_off(Scope { tenant: Some(TenantId::parse("nobody").unwrap()), ..Scope::default() });
+    }
+
     /// Waits until that many calls are under way.
     pub(crate) fn await_calls(&self, count: u32) {
         let began = std::time::Instant::now();
