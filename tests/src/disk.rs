@@ -65,7 +65,9 @@ fn unmount(path: &Path) -> Result<(), String> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while alive.exists() {
         if Instant::now() > deadline {
-            return Err(format!("{device} is mounted in another mount namespace, too: a cut of power would prove nothing"));
+            return Err(format!(
+                "{device} is mounted in another mount namespace, too: a cut of power would prove nothing"
+            ));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

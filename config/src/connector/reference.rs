@@ -40,6 +40,8 @@ value = \"secret:stripe\"
 
 ## Limits
 
+**Profiles are read and checked; calls are not held to them yet.**
+
 Where a manifest has a quota profile, the table of its connector below says what the provider limits, at which level, for
 the tier that allows least; other tiers stand behind it. Which tier an account has is in no answer: the operator's file says
 it for the connector (`[[egress.quota]]`), a connection says its own (`quota_tier`, and lower caps as `quota`). A tenant's
@@ -48,8 +50,8 @@ file lowers; more than the profile's first tier only the operator's file allows.
 ```toml
 # tidegate.toml                              # tenants/acme.toml
 [[egress.quota]]                             [[connection]]
-connector = \"hubspot\"                      id = \"conn_hubspot\"
-tenant_tiers = [\"professional\"]            connector = \"hubspot\"
+connector = \"hubspot\"                        id = \"conn_hubspot\"
+tenant_tiers = [\"professional\"]              connector = \"hubspot\"
                                              base_url = \"https://api.hubapi.com\"
                                              quota_tier = \"professional\"
                                              quota = [{ limit = \"daily\", cap = 50000 }]

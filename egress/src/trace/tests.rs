@@ -94,14 +94,14 @@ fn a_panic_is_written_as_ours() {
 #[test]
 fn who_is_cut_off_by_a_drain_did_not_hang_up() {
     let (trace, kept) = begin();
-    trace.ends().drain(Duration::from_secs(3600));
+    trace.ends().drain(Duration::from_hours(1));
     trace.lost("the caller hung up");
     assert_eq!(kept.outcomes(), gone(SendState::NotSent), "the drain's time is not up yet");
 
     let cut = |end: fn(Trace)| {
         let (trace, kept) = begin();
         trace.ends().drain(Duration::ZERO);
-        trace.ends().drain(Duration::from_secs(3600));
+        trace.ends().drain(Duration::from_hours(1));
         end(trace);
         let record = kept.0.lock().unwrap().pop().unwrap();
         (record.outcome.to_string(), record.detail.to_string())

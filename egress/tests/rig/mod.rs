@@ -109,18 +109,18 @@ impl Rig {
 
     /// One for which each grant's end is nearer by so much: what it is given beyond that, too.
     pub(crate) fn late_by(late: Duration) -> Self {
-        Self::with_clock(None, Vec::new(), None, Arc::new(Ahead(SystemClock::shared(), late)), settings())
+        Self::with_clock(None, Vec::new(), None, Arc::new(Ahead(SystemClock::shared(), late)), &settings())
     }
 
     /// One in which a call may take so long in all.
     pub(crate) fn within(total: Duration) -> Self {
         let mut file = settings();
         file.limits.total_timeout = total;
-        Self::with_clock(None, Vec::new(), None, SystemClock::shared(), file)
+        Self::with_clock(None, Vec::new(), None, SystemClock::shared(), &file)
     }
 
     fn with(provider: Option<&Origin>, switches: Vec<Switch>, pki: Option<Pki>) -> Self {
-        Self::with_clock(provider, switches, pki, SystemClock::shared(), settings())
+        Self::with_clock(provider, switches, pki, SystemClock::shared(), &settings())
     }
 
     /// `clock` is by which calls go on.
@@ -129,7 +129,7 @@ impl Rig {
         switches: Vec<Switch>,
         pki: Option<Pki>,
         call_clock: Arc<dyn Clock>,
-        file: config::Egress,
+        file: &config::Egress,
     ) -> Self {
         let clock: Arc<dyn Clock> = SystemClock::shared();
         let state = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ impl Rig {
         let policy = TenantPolicy { own, roles: HashMap::from([("trying".into(), trying)]), ..TenantPolicy::default() };
         let tenants = HashMap::from([(tenant, Arc::new(policy))]);
         let snapshot = Snapshot {
-            settings: Settings::of(&file),
+            settings: Settings::of(file),
             names: tidegate_egress::forward::headers::Names::new("edge", None).unwrap(),
             policy: Policy::new(Arc::new(everybody), tenants),
             rules: Arc::new(rules),
@@ -673,7 +673,8 @@ impl Origin {
             let Some((head, _)) = read_request(&mut stream) else { return };
             seen.lock().unwrap().extend(head.as_bytes());
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-            while stream.write_all(&[b'x'; 65_536]).is_ok() {}
+            let block = vec![b'x'; 65_536];
+            while stream.write_all(&block).is_ok() {}
             seen.lock().unwrap().extend(b"|ended");
         })
     }
