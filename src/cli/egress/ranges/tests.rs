@@ -111,7 +111,7 @@ fn what_breaks_the_rules_is_refused_with_what_to_do() {
     assert!(said.contains("holds 93.184.216.7, from which the pool \"default\" leaves"), "{said}");
     assert!(no(&files, &["drain", TWO]).0.contains("is not in the book"));
     yes(&files, &["activate", ONE, "--force", "--reason", "in use before it was published"]);
-    assert!(no(&files, &["drain", ONE]).0.contains("is the last active range of the pool \"default\""));
+    assert!(no(&files, &["drain", ONE]).0.contains("is the last active ipv4 range of the pool \"default\""));
     for bad in ["93.184.216.7", "93.184.216.1/24", "x", "8.0.0.0/8"] {
         assert_eq!(ranges(&files, &["announce", bad]).exit, Exit::Usage, "{bad}");
     }
