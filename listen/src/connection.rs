@@ -122,6 +122,9 @@ pub(crate) async fn serve(transport: Transport, mut socket: Socket, open: &Open)
         let after = match reply {
             Reply::Answer(answer) => exchange.answer(answer, last).await,
             Reply::Stream(streamed) => {
+                // Others on this thread that are as far have their turn first: answers that leave together wake a client
+                // once. (HTTP/2 gathers those of a connection by itself.)
+                tokio::task::yield_now().await;
                 boxed(respond::stream(&mut exchange, streamed, last, site.settings.write_timeout)).await
             }
             Reply::Takeover(takeover) => {

@@ -55,8 +55,6 @@ pub(crate) async fn stream(exchange: &mut Exchange, streamed: Box<Streamed>, las
     exchange.let_go();
     let begun = exchange.source.put_head(&mut sending.outbox, streamed.status, &streamed.headers, framing, last);
     drop(streamed.headers);
-    // Others on this thread that are as far have their turn first: answers that leave together wake a client once.
-    tokio::task::yield_now().await;
     let how = if begun { poll_fn(|cx| sending.poll(exchange, cx)).await } else { Ending::ClientGone };
     sending.tell(how);
     drop(sending);
