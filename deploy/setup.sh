@@ -13,6 +13,8 @@ for part in "$@"; do
     test) wanted+=(e2fsprogs mount strace faketime python3-fusepy git curl python3 jq openssl iproute2 nftables util-linux)
       # Clients that people use, and what compiles those that are not Debian's own here already.
       wanted+=(python3-requests python3-httpx python3-websocket node-undici)
+      # Servers for the quota that nodes share.
+      wanted+=(redis-server redis-sentinel)
       command -v node >/dev/null || wanted+=(nodejs)
       command -v go >/dev/null || wanted+=(golang-go)
       command -v javac >/dev/null || wanted+=(default-jdk-headless)

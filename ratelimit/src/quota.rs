@@ -28,6 +28,8 @@ mod journal;
 mod key;
 mod name;
 mod op;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod rule;
 
 pub use answer::{

@@ -18,7 +18,7 @@ use super::slots::slot_ms;
 /// Most lessees of one bucket. A further one is refused until others have been quiet for long enough.
 pub(super) const LESSEES_MAX: usize = 65_536;
 /// Part of a limit that one block may be, in hundredths, over the number of holders: what a crash forfeits.
-const BLOCK_PERCENT: u32 = 5;
+const BLOCK_PERCENT: u64 = 5;
 /// How long fences of a lessee are kept that has no lease and no tally that matters: longer than anything is under way.
 const FENCE_MS: u64 = 120_000;
 
@@ -214,8 +214,7 @@ impl Bucket {
         // What is counted anew was paced and shared when it was granted first.
         let fresh = needed - credit.units;
         let mut most = asked.most.min(room);
-        let block =
-            (Meter::whole(&self.rule, cap) * BLOCK_PERCENT / 100 / self.holders(asked.lessee.holder, now_ms)).max(1);
+        let block = self.block(Meter::whole(&self.rule, cap), asked.lessee.holder, now_ms);
         most = most.min(block.max(needed));
         if let Some(release) = self.release.as_deref() {
             let paced = release.room(now_ms, fresh);
@@ -246,7 +245,7 @@ impl Bucket {
     fn plan_slots(&self, asked: Asked<'_>, now_ms: u64) -> Result<Plan, No> {
         let cap = self.cap();
         let free = to_u32(u64::from(cap).saturating_sub(self.held_by_others(asked.lessee)));
-        let step = (cap * BLOCK_PERCENT / 100 / self.holders(asked.lessee.holder, now_ms)).max(1);
+        let step = self.block(cap, asked.lessee.holder, now_ms);
         let mut most = asked.most.min(free).min(asked.unspent.saturating_add(step).max(asked.least));
         let retry_ms = self.meter.retry_ms(&self.rule, cap, asked.least, now_ms);
         if most < asked.least {
@@ -357,9 +356,16 @@ impl Bucket {
         part(capacity, u64::from(self.alpha_milli()), u64::from(ALPHA_WHOLE))
     }
 
-    /// How many holders have live leases, this one counted.
+    /// How large one block may be: what a crash forfeits.
+    fn block(&self, whole: u32, holder: HolderId, now_ms: u64) -> u32 {
+        let part = u64::from(whole) * BLOCK_PERCENT / 100;
+        to_u32(part / u64::from(self.holders(holder, now_ms))).max(1)
+    }
+
+    /// How many holders have had leases that would not be over yet, this one counted. What was given back is not looked
+    /// at: a store that keeps one time per holder counts the same.
     fn holders(&self, holder: HolderId, now_ms: u64) -> u32 {
-        let live = self.entries.iter().filter(|entry| entry.is_live(now_ms)).map(|entry| entry.holder);
+        let live = self.entries.iter().filter(|entry| now_ms < entry.ends_ms()).map(|entry| entry.holder);
         let holders: HashSet<HolderId> = live.chain([holder]).collect();
         to_u32(holders.len() as u64)
     }

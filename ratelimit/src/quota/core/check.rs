@@ -11,7 +11,7 @@ use crate::quota::rule::CAP_MAX;
 const EXACT_MAX: u64 = 1 << 53;
 
 /// Which bound the operation breaks, if it breaks one.
-pub(super) fn malformed(op: &Op) -> Option<Malformed> {
+pub(in crate::quota) fn malformed(op: &Op) -> Option<Malformed> {
     match &op.body {
         Body::Acquire(acquire) => acquiring(acquire),
         Body::GiveBack(back) => legs(back.legs.iter().map(|leg| &leg.key))

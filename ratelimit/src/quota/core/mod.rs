@@ -31,6 +31,7 @@ use super::op::{Body, Lessee, Metered, Op};
 use super::rule::Rule;
 
 use bucket::Bucket;
+pub(super) use check::malformed;
 use packed::{Kept, PackedKey};
 pub use sweep::SweepCursor;
 pub use touch::{Change, Touched};
@@ -93,7 +94,7 @@ impl Core {
     pub fn step(&mut self, now_ms: u64, op: &Op) -> Reply {
         self.now_ms = self.now_ms.max(now_ms);
         self.touched.clear();
-        let answer = match check::malformed(op) {
+        let answer = match malformed(op) {
             Some(malformed) => Answer::Malformed(malformed),
             None => self.answer(op),
         };

@@ -16,6 +16,9 @@ use crate::quota::op::Class;
 
 /// Part of a share that is kept for interactive calls, in hundredths, while a tenant has any.
 pub(super) const RESERVE_PERCENT: u64 = 15;
+/// So many tenants are levelled in a ms, on average: looking for λ then takes a twentieth of a centre's time at most,
+/// however many tenants ask. Who comes meanwhile has a share at the last λ.
+const LEVELS_PER_MS: u64 = 16;
 /// How long a demand holds that is not repeated: a holder that waits asks again sooner.
 const DEMAND_MS: u64 = 3_000;
 /// Most tenants that are told apart in one bucket. Those beyond are refused until others are quiet.
@@ -30,6 +33,8 @@ pub(super) struct Shares {
     /// Thousandths of a unit that may be granted in this slot.
     capacity_milli: u64,
     lambda_milli: Option<u64>,
+    /// λ is not looked for again before.
+    next_level_ms: u64,
     tenants: HashMap<Name, Tenant>,
 }
 
@@ -99,8 +104,10 @@ impl Shares {
             self.capacity_milli = capacity_milli(unclaimed_milli);
             self.lambda_milli = None;
         }
-        if self.wanted_milli().saturating_mul(slot_ms) / 1_000 > self.capacity_milli {
+        let is_contended = self.wanted_milli().saturating_mul(slot_ms) / 1_000 > self.capacity_milli;
+        if is_contended && (self.lambda_milli.is_none() || now_ms >= self.next_level_ms) {
             self.lambda_milli = Some(self.level());
+            self.next_level_ms = now_ms + self.tenants.len() as u64 / LEVELS_PER_MS;
         }
     }
 
