@@ -23,6 +23,7 @@ mod centre;
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
 mod core;
+pub mod holder;
 mod in_process;
 mod journal;
 mod key;

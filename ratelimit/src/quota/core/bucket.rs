@@ -358,8 +358,7 @@ impl Bucket {
 
     /// How large one block may be: what a crash forfeits.
     fn block(&self, whole: u32, holder: HolderId, now_ms: u64) -> u32 {
-        let part = u64::from(whole) * BLOCK_PERCENT / 100;
-        to_u32(part / u64::from(self.holders(holder, now_ms))).max(1)
+        (block_of(whole) / self.holders(holder, now_ms)).max(1)
     }
 
     /// How many holders have had leases that would not be over yet, this one counted. What was given back is not looked
@@ -408,6 +407,11 @@ impl Bucket {
         let is_blank = self.meter.is_blank(now_ms) && self.release.is_none() && self.limit_seen.is_none();
         is_blank && self.entries.is_empty() && self.shares.is_none() && self.touched_ms + FENCE_MS <= now_ms
     }
+}
+
+/// What one block may be of a limit, before it is divided among holders.
+fn block_of(whole: u32) -> u32 {
+    to_u32(part(u64::from(whole), BLOCK_PERCENT, 100))
 }
 
 /// `of · over / under`, without overflow.
