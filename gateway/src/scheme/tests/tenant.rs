@@ -36,7 +36,7 @@ fn a_tenant_declares_a_scheme_of_its_own() {
         .as_str(),
     );
     assert_eq!(scheme.methods(), ["POST", "PUT"]);
-    assert_eq!(*scheme.strips(), ["x-acme-debug".into()]);
+    assert_eq!(*scheme.strips(), [Box::<str>::from("x-acme-debug")]);
     assert!(scheme.redelivers() && scheme.covers_body() && scheme.delivery_id_signed());
     let key = key(&scheme, "acme_MDEyMzQ1Njc4OWFiY2RlZg==");
     let mut delivery = Delivery::new("https://h.example/x?y", &[], b"<order/>");
