@@ -73,6 +73,8 @@ pub struct Redirects {
     pub max: u8,
     /// Where they may lead beside the connector's own hosts, without a credential. Judged by the parser of hosts.
     pub hosts: Box<[AtLine<String>]>,
+    /// They may lead from `https` to `http`, without a credential.
+    pub downgrade: bool,
 }
 
 /// Headers whose values let somebody in, whoever the provider is.
@@ -156,6 +158,8 @@ settings! {
         /// Where they may lead beside `hosts`; the credential does not go there.
         hosts: Vec<AtLine<String>> = Vec::new(), List(Lined(host_text()), 0..=64), live,
             "Downloads often are on a storage service.";
+        /// Whether they may lead from `https` to `http`, without credential and body.
+        downgrade: bool = false, Flag, live, "Anybody on the way reads what is behind it, and may change it.";
     }
 }
 
@@ -250,6 +254,7 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
             follow: table.redirects.follow,
             max: table.redirects.max,
             hosts: table.redirects.hosts.into(),
+            downgrade: table.redirects.downgrade,
         },
         idempotency_header: table.idempotency_header.map(Into::into),
         correlation_headers: correlation.into_iter().map(|name| name.value.into()).collect(),

@@ -245,7 +245,7 @@ impl Connection {
             max,
             hosts: Arc::clone(&self.hosts),
             elsewhere: Arc::clone(&self.connector.elsewhere),
-            allows_downgrade: false,
+            allows_downgrade: redirects.downgrade,
         })
     }
 

@@ -138,6 +138,14 @@ async fn the_smaller_number_counts() {
     assert_eq!(quiet.redirects(Some(3), 20).unwrap().max, 3);
 }
 
+#[test]
+fn only_a_manifest_lets_redirects_step_down() {
+    assert!(!plain().redirects(None, 20).unwrap().allows_downgrade);
+    let lax = PROVIDER.replace("\"provider\"", "\"lax\"").replace("follow = true", "follow = true\ndowngrade = true");
+    let lax = connection(&connector("lax", &lax), "https://api.provider.example", None);
+    assert!(lax.redirects(None, 20).unwrap().allows_downgrade);
+}
+
 /// The credential goes with the hops that its connection vouches for, in one unbroken line.
 #[tokio::test]
 async fn the_credential_goes_where_it_is_for_and_never_comes_back() {
