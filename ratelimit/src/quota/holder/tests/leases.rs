@@ -502,3 +502,19 @@ fn a_lease_that_is_asked_for_often_has_few_timers() {
     let timers: usize = bench.leases.shards().each().map(|shard| shard.timers.len()).sum();
     assert!(timers < 100, "{timers}");
 }
+
+#[test]
+fn nobody_goes_ahead_of_who_waits_for_the_same_lease() {
+    let mut bench = bench();
+    let route = bench.route("t", &[need("a", Level::Connection, "points", fixed(1_000))]);
+    let taken = bench.hold(&route, 3).unwrap();
+    bench.finish(&taken, false);
+    let (first, hold) = bench.begin(&route, Class::Bulk, 5, 50);
+    assert!(matches!(hold, Hold::Waits));
+    // There are units for this one, which the one before it waits to be joined by others.
+    let (second, hold) = bench.begin(&route, Class::Bulk, 1, 50);
+    assert!(matches!(hold, Hold::Waits));
+    bench.exchange();
+    let order: Vec<u64> = bench.verdicts.iter().map(|(caller, _)| *caller).collect();
+    assert_eq!(order, [first, second]);
+}
