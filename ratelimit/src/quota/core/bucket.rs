@@ -419,7 +419,8 @@ fn part(of: u64, over: u64, under: u64) -> u64 {
     u64::try_from(u128::from(of) * u128::from(over) / u128::from(under.max(1))).unwrap_or(u64::MAX)
 }
 
-fn burst(rule: &Rule) -> u32 {
+/// What a bucket has when nothing of it is used.
+pub(super) fn burst(rule: &Rule) -> u32 {
     match rule.kind {
         Kind::Bucket { burst, .. } => burst,
         Kind::Fixed { .. }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use crate::quota::answer::{Answer, Lease};
 use crate::quota::key::{Application, BucketKey};
 use crate::quota::op::{GiveBack, Observe, Penalise, Renew, Settle, Slots, Unspent};
-use crate::quota::rule::Kind;
 
-use super::bucket::{Bucket, to_u32};
+use super::bucket::{Bucket, burst, to_u32};
 use super::meter::{Credit, Meter};
 use super::release::Release;
 use super::touch::Change;
@@ -168,14 +167,7 @@ impl Bucket {
             slots.learn_end(&rule, reset_ms, now_ms);
             slots.advance(&rule, now_ms);
         }
-        let whole = match rule.kind {
-            Kind::Bucket { burst, .. } => burst,
-            Kind::Fixed { .. }
-            | Kind::Anchored { .. }
-            | Kind::Calendar { .. }
-            | Kind::Sliding { .. }
-            | Kind::Concurrency => rule.cap,
-        };
+        let whole = burst(&rule);
         if let Some(limit) = observe.limit.filter(|&limit| limit < whole) {
             let until_ms = self.meter.window().map_or_else(|| now_ms + rule.window_ms(), |window| window.end_ms);
             let least = self.limit_seen.map_or(limit, |(seen, _)| seen.min(limit));
