@@ -22,7 +22,7 @@ pub struct NoCorrelationId;
 
 const PREFIX: &str = "call_";
 
-/// What makes ids hard to guess, fetched for many at a time: asking the system for each is one system call in six that a
+/// What makes ids hard to guess, fetched for many at a time: asking the system for each is one system call in five that a
 /// request makes.
 #[derive(Default)]
 pub(crate) struct Randomness {
