@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::answer::{AskError, Reply};
+use super::key::Application;
 use super::op::Op;
 
 /// Decides about the buckets of applications. One process alone has [`super::InProcess`]; several share a store.
@@ -30,4 +31,8 @@ use super::op::Op;
 pub trait Centre: Send + Sync + std::fmt::Debug {
     /// Does one operation.
     async fn ask(&self, op: &Op) -> Result<Reply, AskError>;
+
+    /// This node wants to hear at once what happens to the application, where the centre has a way to say it unasked.
+    /// What is not heard is found out later, by the answers to asks.
+    fn watch(&self, _application: &Application) {}
 }

@@ -35,6 +35,7 @@ mod explain;
 mod health;
 mod held;
 mod leases;
+mod look;
 mod pace;
 mod parked;
 mod queue;

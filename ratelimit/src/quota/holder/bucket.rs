@@ -17,9 +17,16 @@ pub(super) struct App {
     pub(super) name: Application,
     /// 0: nothing was heard yet.
     epoch: AtomicU64,
+    /// The centre was told that this node wants to hear of it.
+    is_watched: AtomicBool,
 }
 
 impl App {
+    /// Whether the centre has still to be told that this node wants to hear of it; it counts as told from here on.
+    pub(super) fn begins_to_watch(&self) -> bool {
+        !self.is_watched.swap(true, Ordering::Relaxed)
+    }
+
     /// Takes note of the epoch; whether it is another one than before, so that tallies have to be told.
     pub(super) fn enter(&self, epoch: u64) -> bool {
         let before = self.epoch.swap(epoch, Ordering::Relaxed);
@@ -44,9 +51,16 @@ pub(super) struct Bucket {
     window: AtomicU64,
     /// A penalty is to be told before anything is asked about the bucket.
     pub(super) is_penalised: AtomicBool,
+    /// Some route only heeds its park, so that no answer of the centre would tell of one.
+    is_heeded: AtomicBool,
 }
 
 impl Bucket {
+    /// Whether the centre has still to be asked for a park that began before anybody here heeded it.
+    pub(super) fn begins_to_heed(&self) -> bool {
+        !self.is_heeded.swap(true, Ordering::Relaxed)
+    }
+
     pub(super) fn park(&self, now_ms: u64) -> Option<(u64, Why)> {
         let park = self.park.load(Ordering::Relaxed);
         let until_ms = park >> 2;
@@ -138,6 +152,7 @@ impl Buckets {
             park: AtomicU64::new(0),
             window: AtomicU64::new(0),
             is_penalised: AtomicBool::new(false),
+            is_heeded: AtomicBool::new(false),
         };
         let is_it = |bucket: &Arc<Bucket>| is_of(bucket, application, key);
         let rehash = |bucket: &Arc<Bucket>| self.hash(&bucket.app.name, &bucket.key);
@@ -159,6 +174,19 @@ impl Buckets {
         table.len()
     }
 
+    /// Buckets that are only heeded, of an application or of all.
+    pub(super) fn heeded(&self, application: Option<&Application>) -> Vec<Arc<Bucket>> {
+        let mut all = Vec::new();
+        for shard in 0..Shards::<HashTable<Arc<Bucket>>>::COUNT {
+            let table = self.shards.lock(shard);
+            let is_meant = |bucket: &&Arc<Bucket>| {
+                bucket.is_heeded.load(Ordering::Relaxed) && application.is_none_or(|name| bucket.app.name == *name)
+            };
+            all.extend(table.iter().filter(is_meant).cloned());
+        }
+        all
+    }
+
     /// Forgets applications that no bucket is of.
     pub(super) fn sweep_apps(&self) {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, app| Arc::strong_count(app) > 1);
@@ -166,7 +194,10 @@ impl Buckets {
 
     fn app(&self, application: &Application) -> Arc<App> {
         let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = || Arc::new(App { name: application.clone(), epoch: AtomicU64::new(0) });
+        let fresh = || {
+            let (epoch, is_watched) = (AtomicU64::new(0), AtomicBool::new(false));
+            Arc::new(App { name: application.clone(), epoch, is_watched })
+        };
         Arc::clone(apps.entry(application.clone()).or_insert_with(fresh))
     }
 

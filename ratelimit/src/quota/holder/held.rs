@@ -1,6 +1,7 @@
 //! Units that a call has, until it is over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::quota::op::Why;
 
@@ -56,12 +57,12 @@ impl Spoilt {
 pub struct Held {
     inner: Arc<Inner>,
     taken: Taken,
-    is_sent: bool,
+    is_sent: AtomicBool,
 }
 
 impl Held {
     pub(super) fn new(inner: Arc<Inner>, taken: Taken) -> Self {
-        Self { inner, taken, is_sent: false }
+        Self { inner, taken, is_sent: AtomicBool::new(false) }
     }
 
     /// Whether the request may be written. Ask right before it is: what was right when the call was queued may be over.
@@ -71,14 +72,14 @@ impl Held {
         leases.check(&self.taken, now_ms).map_err(|spoilt| leases.spoilt(&self.taken, spoilt, now_ms))
     }
 
-    /// The request is being written: from here on it counts, whatever becomes of it.
-    pub fn sent(&mut self) {
-        self.is_sent = true;
+    /// The request is being written: from here on it counts, whatever becomes of it, unless [`Self::not_sent`] is said.
+    pub fn sent(&self) {
+        self.is_sent.store(true, Ordering::Relaxed);
     }
 
-    /// Nothing was sent: the units are there again.
-    pub fn not_sent(self) {
-        drop(self);
+    /// It turned out that nothing was sent, although it was begun: the units are there again once this is dropped.
+    pub fn not_sent(&self) {
+        self.is_sent.store(false, Ordering::Relaxed);
     }
 
     /// What the call really cost at a level whose estimate was another.
@@ -105,7 +106,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let effects = self.inner.leases.finish(&self.taken, self.is_sent, self.inner.now_ms());
+        let is_sent = *self.is_sent.get_mut();
+        let effects = self.inner.leases.finish(&self.taken, is_sent, self.inner.now_ms());
         Inner::dispatch(&self.inner, effects);
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::quota::answer::{AskError, Reply};
-use crate::quota::key::{Application, BucketKey};
+use crate::quota::key::{Application, BucketKey, Level};
 use crate::quota::name::{HolderId, Name};
 use crate::quota::op::{Class, LEGS_MAX, Op, Share, Why};
 use crate::quota::rule::{CAP_MAX, Kind, Rule};
 use crate::shards::{Shards, spread};
 
-use super::bucket::{App, Buckets};
+use super::bucket::{App, Bucket, Buckets};
 use super::counters::{Counters, add};
 use super::health::Health;
 use super::held::{Spoilt, Term};
@@ -151,7 +151,7 @@ impl Common {
         self.counters.parked(reason);
         let wait_ms = until_ms.saturating_sub(now_ms).max(1);
         let spread_ms = (wait_ms / 10).min(SPREAD_MS_MAX);
-        let level = route.0.legs.get(leg).map_or_else(|| route.0.legs[0].level(), super::route::Station::level);
+        let level = route.station(leg).or_else(|| route.station(0)).map_or(Level::App, super::route::Station::level);
         Parked { release_ms: wait_ms + self.random() % (spread_ms + 1), level, reason }
     }
 }
@@ -205,6 +205,12 @@ impl<W: Token> Leases<W> {
         if self.common.is_closing.load(Ordering::Relaxed) {
             return (Hold::Parked(self.common.park(route, 0, now_ms + 1_000, Reason::Closing, now_ms)), effects);
         }
+        if let Some((leg, until_ms, why)) = route.heeded_park(now_ms) {
+            return (Hold::Parked(self.common.park(route, leg, until_ms, Reason::Park(why), now_ms)), effects);
+        }
+        if route.is_empty() {
+            return (Hold::Held(Taken { route: route.clone(), terms: [Term::NONE; LEGS_MAX] }), effects);
+        }
         let deadline_ms = now_ms + wait_ms.min(self.common.settings.wait_ms_max);
         // A call costs something, and no more than there can be.
         let call = Call { route, class, cost: cost.clamp(1, CAP_MAX), deadline_ms };
@@ -229,13 +235,19 @@ impl<W: Token> Leases<W> {
             add(&self.common.counters.spoilt, 1);
             return Err(spoilt);
         }
-        Ok(())
+        match taken.route.heeded_park(now_ms) {
+            Some((leg, ..)) => {
+                add(&self.common.counters.spoilt, 1);
+                Err(Spoilt::Void { leg })
+            }
+            None => Ok(()),
+        }
     }
 
     /// When a call whose lease was spoilt may come again.
     pub fn spoilt(&self, taken: &Taken, spoilt: Spoilt, now_ms: u64) -> Parked {
         let leg = spoilt.leg();
-        let park = taken.route.0.legs.get(leg).and_then(|station| station.bucket.park(now_ms));
+        let park = taken.route.station(leg).and_then(|station| station.bucket.park(now_ms));
         let (until_ms, reason) = match park {
             Some((until_ms, why)) => (until_ms, Reason::Park(why)),
             None => (now_ms + 1, Reason::Spoilt),
@@ -247,7 +259,7 @@ impl<W: Token> Leases<W> {
     pub fn finish(&self, taken: &Taken, is_sent: bool, now_ms: u64) -> Effects<W> {
         let mut effects = Effects::default();
         let is_slot = |leg: usize| !taken.route.0.legs[leg].rule.is_rate();
-        if is_sent && !(0..taken.route.len()).any(is_slot) {
+        if taken.route.is_empty() || is_sent && !(0..taken.route.len()).any(is_slot) {
             return effects;
         }
         let mut shard = self.shard_of(&taken.route);
@@ -299,7 +311,8 @@ impl<W: Token> Leases<W> {
     /// A provider refused a call, or says that nothing is left. The bucket is parked here at once and everywhere once
     /// the centre was told, which is tried until it is.
     pub fn throttled(&self, taken: &Taken, leg: usize, delta_ms: u64, why: Why, now_ms: u64) {
-        let (Some(station), Some(term)) = (taken.route.0.legs.get(leg), taken.terms.get(leg)) else { return };
+        let Some(station) = taken.route.station(leg) else { return };
+        let term = if leg < taken.route.len() { &taken.terms[leg] } else { &Term::NONE };
         add(&self.common.counters.throttled, 1);
         let delta_ms = delta_ms.min(crate::quota::op::PARK_MS_MAX);
         station.bucket.park_until(now_ms + delta_ms, why);
@@ -317,6 +330,11 @@ impl<W: Token> Leases<W> {
             let is_kept = self.common.tell.observe(station, term.wid, seen, now_ms);
             add(&self.common.counters.dropped, u64::from(!is_kept));
         }
+    }
+
+    /// Buckets of which nothing is held, of an application or of all.
+    pub(super) fn heeded(&self, application: Option<&Application>) -> Vec<Arc<Bucket>> {
+        self.common.buckets.heeded(application)
     }
 
     /// The centre says, unasked, that a bucket is parked for `ms` from now, or not any more (0), and that leases of

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::quota::key::{Application, BucketKey, Level};
 use crate::quota::name::Name;
-use crate::quota::op::{LEGS_MAX, Metered, Share, WEIGHT_MAX};
-use crate::quota::rule::Rule;
+use crate::quota::op::{LEGS_MAX, Metered, Share, WEIGHT_MAX, Why};
+use crate::quota::rule::{CAP_MAX, Rule};
 
 use super::bucket::{Bucket, Buckets};
 
@@ -17,6 +17,10 @@ pub enum Per {
     Call,
     /// What the call costs: points.
     Cost,
+    /// So many units for each call of the route.
+    Units(u32),
+    /// None: no lease is held, and nobody is asked. The call only heeds the bucket's park, and may cause one.
+    Nothing,
 }
 
 /// One level of a route.
@@ -30,7 +34,7 @@ pub struct Need {
 /// Why there is no such route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRoute {
-    #[error("has no level, or more than {LEGS_MAX}")]
+    #[error("has no level, or more than {LEGS_MAX} that are leased or heeded")]
     Legs,
     #[error("names a bucket twice")]
     Twice,
@@ -48,6 +52,8 @@ pub(super) struct Stations {
     pub(super) party: Arc<Party>,
     /// Those of one application follow each other, in the order in which applications are asked.
     pub(super) legs: Box<[Station]>,
+    /// Buckets of which nothing is held. Their places go on where those of `legs` end.
+    pub(super) heeded: Box<[Station]>,
 }
 
 /// A tenant, and what it is worth.
@@ -75,7 +81,9 @@ impl Station {
     pub(super) fn units(&self, cost: u32) -> u32 {
         match self.per {
             Per::Cost if self.rule.is_rate() => cost,
-            Per::Cost | Per::Call => 1,
+            Per::Units(units) if self.rule.is_rate() => units.clamp(1, CAP_MAX),
+            Per::Cost | Per::Call | Per::Units(_) => 1,
+            Per::Nothing => 0,
         }
     }
 
@@ -94,7 +102,8 @@ impl Route {
         needs: &[Need],
         rule_of: impl Fn(&Arc<Rule>) -> Arc<Rule>,
     ) -> Result<Self, InvalidRoute> {
-        if needs.is_empty() || needs.len() > LEGS_MAX {
+        let heeded = needs.iter().filter(|need| need.per == Per::Nothing).count();
+        if needs.is_empty() || needs.len() - heeded > LEGS_MAX || heeded > LEGS_MAX {
             return Err(InvalidRoute::Legs);
         }
         let is_share = (1..=WEIGHT_MAX).contains(&share.weight)
@@ -119,30 +128,52 @@ impl Route {
             let provider = Arc::clone(&need.bucket.rule);
             Station { bucket, rule: rule_of(&provider), provider, per: need.per, hash }
         };
-        let legs = sorted.iter().map(station).collect();
-        Ok(Self(Arc::new(Stations { party, legs })))
+        let (heeded, leased): (Vec<&Need>, Vec<&Need>) = sorted.iter().partition(|need| need.per == Per::Nothing);
+        let (legs, heeded) = (leased.iter().map(station).collect(), heeded.iter().map(station).collect());
+        Ok(Self(Arc::new(Stations { party, legs, heeded })))
     }
 
     pub fn tenant(&self) -> &Name {
         &self.0.party.tenant
     }
 
-    /// How many buckets a call needs units of: 1..=[`LEGS_MAX`].
+    /// How many buckets a call needs units of: at most [`LEGS_MAX`].
     pub fn len(&self) -> usize {
         self.0.legs.len()
     }
 
+    /// Whether it needs units of none, and heeds parks only.
     pub fn is_empty(&self) -> bool {
         self.0.legs.is_empty()
     }
 
-    /// The bucket at a place. Places go by application, not in the order of the needs.
+    /// The bucket at a place. Places go by application, not in the order of the needs; those that are only heeded follow
+    /// the others.
     pub fn key(&self, leg: usize) -> Option<(&Application, &Arc<BucketKey>)> {
-        self.0.legs.get(leg).map(|station| (&station.bucket.app.name, &station.bucket.key))
+        self.station(leg).map(|station| (&station.bucket.app.name, &station.bucket.key))
     }
 
     /// Where the bucket of that name stands.
     pub fn position(&self, application: &Application, key: &BucketKey) -> Option<usize> {
-        self.0.legs.iter().position(|station| *station.bucket.key == *key && station.bucket.app.name == *application)
+        let mut all = self.stations();
+        all.position(|station| *station.bucket.key == *key && station.bucket.app.name == *application)
+    }
+
+    pub(super) fn station(&self, leg: usize) -> Option<&Station> {
+        self.stations().nth(leg)
+    }
+
+    pub(super) fn stations(&self) -> impl Iterator<Item = &Station> {
+        self.0.legs.iter().chain(&self.0.heeded)
+    }
+
+    /// The latest end of a park among the buckets that are only heeded: place, end and reason.
+    pub(super) fn heeded_park(&self, now_ms: u64) -> Option<(usize, u64, Why)> {
+        let parked = self.0.heeded.iter().enumerate();
+        let parked = parked.filter_map(|(at, station)| {
+            let (until_ms, why) = station.bucket.park(now_ms)?;
+            Some((self.0.legs.len() + at, until_ms, why))
+        });
+        parked.max_by_key(|(_, until_ms, _)| *until_ms)
     }
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use domain::Clock;
 use futures_util::StreamExt;
+use futures_util::future::Either;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
-use crate::quota::answer::{AskError, Reply};
+use crate::quota::answer::{Answer, AskError, Reply};
 use crate::quota::centre::Centre;
-use crate::quota::key::{Application, BucketKey};
+use crate::quota::key::{Application, BucketKey, Level};
 use crate::quota::name::{HolderId, Name};
 use crate::quota::op::{Class, Share, Why};
 
@@ -20,6 +21,7 @@ use super::counters::Snapshot;
 use super::explain::{Holding, LegView};
 use super::held::Held;
 use super::leases::{Effects, Hold, Leases, Sending, Ticket, Verdict};
+use super::look::{Look, Looks};
 use super::parked::{Parked, Reason};
 use super::queue::Token;
 use super::route::{InvalidRoute, Need, Route};
@@ -44,6 +46,8 @@ pub(super) struct Inner {
     clock: Arc<dyn Clock>,
     /// Bounded by what may be under way: each lease has one operation, each bucket one penalty.
     outbox: Mutex<VecDeque<Sending>>,
+    /// What the centre has to be told or asked about routes that are new.
+    looks: Looks,
     wake: Notify,
 }
 
@@ -95,13 +99,25 @@ impl Holder {
         // The holder's id is drawn at random; half of it is as good a seed as any.
         let seed = u64::try_from(holder.0 >> 64).unwrap_or(0);
         let leases = Leases::new(settings, holder, seed)?;
-        let inner = Inner { leases, clock, outbox: Mutex::default(), wake: Notify::new() };
+        let inner = Inner { leases, clock, outbox: Mutex::default(), looks: Looks::default(), wake: Notify::new() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The way of a tenant's calls through their levels.
     pub fn route(&self, tenant: &Name, share: Share, needs: &[Need]) -> Result<Route, InvalidRoute> {
-        self.inner.leases.route(tenant, share, needs)
+        let route = self.inner.leases.route(tenant, share, needs)?;
+        if self.inner.looks.begin(&route, self.inner.now_ms()) {
+            self.inner.notify();
+        }
+        Ok(route)
+    }
+
+    /// What the centre says unasked may have been missed, of an application or of any: parks of buckets that are only
+    /// heeded are asked for.
+    pub fn missed(&self, application: Option<&Application>) {
+        let heeded = self.inner.leases.heeded(application);
+        self.inner.looks.again(heeded, self.inner.now_ms());
+        self.inner.notify();
     }
 
     /// Units of every level for a call, or when to come again. `wait` is for a caller that asked to wait inside; without
@@ -111,6 +127,22 @@ impl Holder {
         let budget_ms = inner.leases.settings().budget_ms;
         let asked_ms = wait.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         let wait_ms = asked_ms.max(budget_ms).min(inner.leases.settings().wait_ms_max);
+        let until_ms = inner.now_ms().saturating_add(wait_ms);
+        let parked = match self.take(route, class, cost, wait_ms).await {
+            Err(parked) if route.heeded_park(inner.now_ms()).is_some() => parked,
+            result => return result,
+        };
+        // Nobody grants anything of what is only heeded: its release is waited for here.
+        let now_ms = inner.now_ms();
+        if asked_ms == 0 || now_ms.saturating_add(parked.release_ms) >= until_ms {
+            return Err(parked);
+        }
+        tokio::time::sleep(Duration::from_millis(parked.release_ms)).await;
+        self.take(route, class, cost, until_ms.saturating_sub(inner.now_ms())).await
+    }
+
+    async fn take(&self, route: &Route, class: Class, cost: u32, wait_ms: u64) -> Result<Held, Parked> {
+        let inner = &self.inner;
         let mut receiver = None;
         let token = || {
             let (sender, waits) = oneshot::channel();
@@ -121,7 +153,8 @@ impl Holder {
         if !effects.is_empty() {
             Inner::dispatch(inner, effects);
         }
-        let slow = Parked { release_ms: GRACE_MS, level: route.0.legs[0].level(), reason: Reason::Slow };
+        let level = route.key(0).map_or(Level::App, |(_, key)| key.level);
+        let slow = Parked { release_ms: GRACE_MS, level, reason: Reason::Slow };
         match (hold, receiver) {
             (Hold::Held(taken), _) => Ok(Held::new(Arc::clone(inner), taken)),
             (Hold::Parked(parked), _) => Err(parked),
@@ -169,13 +202,20 @@ impl Holder {
             while under_way.len() < UNDER_WAY
                 && let Some(sending) = self.inner.next_sending()
             {
-                under_way.push(self.ask(Arc::clone(&centre), sending));
+                under_way.push(Either::Left(self.ask(Arc::clone(&centre), sending)));
+            }
+            while under_way.len() < UNDER_WAY
+                && let Some(look) = self.inner.looks.next(self.inner.now_ms())
+            {
+                centre.watch(look.application());
+                under_way.push(Either::Right(self.look(Arc::clone(&centre), look)));
             }
             if ends.is_some() && under_way.is_empty() && self.inner.leases.is_told() {
                 return;
             }
             let now_ms = self.inner.now_ms();
-            let pause = Duration::from_millis(self.inner.leases.next_due_ms().saturating_sub(now_ms));
+            let due_ms = self.inner.leases.next_due_ms().min(self.inner.looks.next_due_ms());
+            let pause = Duration::from_millis(due_ms.saturating_sub(now_ms));
             let over = async {
                 match ends {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -189,9 +229,11 @@ impl Holder {
                     ends = Some(tokio::time::Instant::now() + closing);
                 }
                 () = over => return,
-                Some((ticket, sent_ms, result)) = under_way.next(), if !under_way.is_empty() => {
-                    let effects = self.inner.leases.answered(ticket, sent_ms, result, self.inner.now_ms());
-                    Inner::dispatch(&self.inner, effects);
+                Some(answered) = under_way.next(), if !under_way.is_empty() => {
+                    if let Some((ticket, sent_ms, result)) = answered {
+                        let effects = self.inner.leases.answered(ticket, sent_ms, result, self.inner.now_ms());
+                        Inner::dispatch(&self.inner, effects);
+                    }
                 }
                 () = self.inner.wake.notified() => {}
                 () = tokio::time::sleep(pause) => {}
@@ -208,11 +250,29 @@ impl Holder {
         }
     }
 
-    async fn ask(&self, centre: Arc<dyn Centre>, sending: Sending) -> (Ticket, u64, Result<Reply, AskError>) {
+    /// Asks for the park of a bucket of which nothing is ever asked otherwise.
+    async fn look(&self, centre: Arc<dyn Centre>, look: Look) -> Option<(Ticket, u64, Result<Reply, AskError>)> {
+        let op = look.op()?;
+        let answer = tokio::time::timeout(Duration::from_millis(ASK_MS_MAX), centre.ask(&op)).await;
+        match answer {
+            Ok(Ok(Reply { answer: Answer::Buckets(views), .. })) => {
+                for view in views.iter().filter(|view| look.is_of(&view.key)) {
+                    if let Some(park) = view.park {
+                        self.pushed(look.application(), &view.key, view.generation, park.ms, park.why);
+                    }
+                }
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => self.inner.looks.failed(look, self.inner.now_ms()),
+        }
+        None
+    }
+
+    async fn ask(&self, centre: Arc<dyn Centre>, sending: Sending) -> Option<(Ticket, u64, Result<Reply, AskError>)> {
         let Sending { ticket, op } = sending;
         // The lease counts from here: before the operation was sent.
         let sent_ms = self.inner.now_ms();
         let answer = tokio::time::timeout(Duration::from_millis(ASK_MS_MAX), centre.ask(&op)).await;
-        (ticket, sent_ms, answer.unwrap_or(Err(AskError::Timeout)))
+        Some((ticket, sent_ms, answer.unwrap_or(Err(AskError::Timeout))))
     }
 }

@@ -88,6 +88,11 @@ impl Centre for RedisCentre {
         *self.0.fault.lock().unwrap_or_else(PoisonError::into_inner) = result.as_ref().err().copied();
         result.map_err(Fault::ask_error)
     }
+
+    fn watch(&self, application: &Application) {
+        // One too many is right without.
+        Self::watch(self, application);
+    }
 }
 
 impl Shared {

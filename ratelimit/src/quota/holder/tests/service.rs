@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use domain::Clock;
 use tokio::time::Instant;
 
-use crate::quota::holder::{Holder, Need, Reason, Route, Settings};
+use crate::quota::holder::{Holder, Need, Per, Reason, Route, Settings};
 use crate::quota::{AskError, Centre, Class, Core, Epoch, HolderId, Kind, Level, Memory, Op, Reply};
 
 use super::bench::{SHARE, START_MS, fixed, name, need, rule};
@@ -97,7 +97,7 @@ async fn a_guard_gives_back_what_was_not_sent() {
         held.check().unwrap();
         held.not_sent();
     }
-    let mut held = house.holder.hold(&route, Class::Bulk, 1, None).await.unwrap();
+    let held = house.holder.hold(&route, Class::Bulk, 1, None).await.unwrap();
     held.sent();
     drop(held);
     let parked = house.holder.hold(&route, Class::Bulk, 1, None).await.unwrap_err();
@@ -187,5 +187,61 @@ async fn a_process_that_ends_leaves_its_units_to_the_next_one() {
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     tokio::time::sleep(Duration::from_millis(300)).await;
     second.holder.hold(&other, Class::Bulk, 1, None).await.unwrap().sent();
+    second.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_park_of_what_is_only_heeded_stops_every_node_and_asks_nobody_of_a_call() {
+    let first = house(1);
+    let centre = Arc::clone(&first.centre);
+    let needs = [Need { per: Per::Nothing, ..need("a", Level::Connection, "any", fixed(1)) }];
+    let route = first.route(&needs);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let asked = centre.asked.load(Ordering::Relaxed);
+    for _ in 0..100 {
+        first.holder.hold(&route, Class::Bulk, 1, None).await.unwrap().sent();
+    }
+    assert_eq!(centre.asked.load(Ordering::Relaxed), asked, "a cap is not held");
+    let held = first.holder.hold(&route, Class::Bulk, 1, None).await.unwrap();
+    held.throttled(0, 5_000, crate::quota::Why::Provider);
+    held.check().unwrap_err();
+    let parked = first.holder.hold(&route, Class::Bulk, 1, None).await.unwrap_err();
+    assert_eq!((parked.reason, parked.level), (Reason::Park(crate::quota::Why::Provider), Level::Connection));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+
+    // One that comes to know of the bucket afterwards is told.
+    let second = another(&centre, 2);
+    let other = second.route(&needs);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let parked = second.holder.hold(&other, Class::Bulk, 1, None).await.unwrap_err();
+    assert!((4_000..=5_500).contains(&parked.release_ms), "{parked:?}");
+    let began = Instant::now();
+    second.holder.hold(&other, Class::Bulk, 1, Some(Duration::from_secs(20))).await.unwrap().sent();
+    assert!((4_000..=6_000).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    drop(held);
+    first.close().await;
+    second.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_nobody_answers_is_done_again() {
+    let first = house(1);
+    let centre = Arc::clone(&first.centre);
+    let needs = [
+        need("a", Level::App, "minute", fixed(100)),
+        Need { per: Per::Nothing, ..need("a", Level::Connection, "any", fixed(1)) },
+    ];
+    let route = first.route(&needs);
+    first.holder.hold(&route, Class::Bulk, 1, None).await.unwrap().throttled(1, 30_000, crate::quota::Why::Provider);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    centre.is_gone.store(true, Ordering::Relaxed);
+    let second = another(&centre, 2);
+    let other = second.route(&needs);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    centre.is_gone.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let parked = second.holder.hold(&other, Class::Bulk, 1, None).await.unwrap_err();
+    assert_eq!(parked.level, Level::Connection);
+    first.close().await;
     second.close().await;
 }
