@@ -10,6 +10,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, PROXY_AUTHENTICATE, RETRY_AFTER,
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use outbound::ErrorType;
 
+use crate::quota::Park;
 use crate::{CorrelationId, Refusal, SendState, Way};
 
 /// `Proxy-Status`, RFC 9209.
@@ -18,6 +19,12 @@ pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-statu
 pub(crate) const SEND_STATE: HeaderName = HeaderName::from_static("tidegate-send-state");
 /// The id that a provider can quote and an operator can look up.
 pub(crate) const CORRELATION_ID: HeaderName = HeaderName::from_static("tidegate-correlation-id");
+/// What becomes of the call: it is parked, and until when.
+pub(crate) const OUTCOME: HeaderName = HeaderName::from_static("tidegate-outcome");
+/// Retries that are left to the tenant at this provider.
+pub(crate) const RETRY_BUDGET: HeaderName = HeaderName::from_static("tidegate-retry-budget");
+/// The provider's own status, where the caller is told another one.
+pub(crate) const PROVIDER_STATUS: HeaderName = HeaderName::from_static("tidegate-provider-status");
 /// Which hops there were.
 pub(crate) const HOPS: HeaderName = HeaderName::from_static("tidegate-hops");
 
@@ -37,6 +44,10 @@ pub(crate) struct Told<'a> {
     /// `rcode` of a DNS error.
     pub(crate) rcode: Option<&'a str>,
     pub(crate) retry_after: Option<Duration>,
+    /// The call is to come again.
+    pub(crate) park: Option<&'a Park>,
+    /// Retries that are left, where it is known to whom and where.
+    pub(crate) retries_left: Option<u32>,
 }
 
 impl Told<'_> {
@@ -75,6 +86,12 @@ impl Told<'_> {
         if let Some(seconds) = self.retry_after_seconds() {
             fields.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if let Some(park) = self.park {
+            put(fields, OUTCOME, &park.outcome());
+        }
+        if let Some(left) = self.retries_left {
+            fields.insert(RETRY_BUDGET, HeaderValue::from(left));
+        }
         response
     }
 
@@ -100,10 +117,26 @@ impl Told<'_> {
 
     /// Rounded up: who waits less asks too early.
     fn retry_after_seconds(&self) -> Option<u64> {
-        let told = self.retry_after.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+        let told = self.retry_after.map(whole_seconds);
         let waits = matches!(self.refusal.status(), 429 | 503);
         told.or_else(|| waits.then_some(RETRY_AFTER_SECONDS))
     }
+}
+
+/// Rounded up.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+/// A provider's answer that is a throttle is told as a park, whatever its status was; its body stays.
+pub(crate) fn tell_park(response: &mut Response<impl Sized>, park: &Park) {
+    let own = response.status();
+    if own != StatusCode::TOO_MANY_REQUESTS {
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        response.headers_mut().insert(PROVIDER_STATUS, HeaderValue::from(own.as_u16()));
+    }
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(whole_seconds(park.release())));
+    put(response.headers_mut(), OUTCOME, &park.outcome());
 }
 
 /// Sets a field whose value is ours; one that cannot be sent is left out.
@@ -128,6 +161,8 @@ mod tests {
             error_type: None,
             rcode: None,
             retry_after: None,
+            park: None,
+            retries_left: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The listener's side: from a request to the path, and from the path's answer to the listener.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -8,12 +9,15 @@ use http::{HeaderMap, Method, Response};
 use listen::{Answer, Exchange, Form, Handler, Head, Interrupted, Reply, Streamed};
 use outbound::dial::Connect;
 use outbound::{Authority, Scheme, Target};
+use ratelimit::retry_budget::Attempt;
+use ratelimit::{Now, PairKey};
 
 use crate::answer::{HOPS, Told};
 use crate::caller::{Arrival, GrantFault, Identified, Tls, Unproved, presented};
 use crate::connections::Entry;
 use crate::forward::headers::{self, HeaderFault};
 use crate::no::No;
+use crate::serve::Terms;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
@@ -166,6 +170,20 @@ impl<C> Egress<C> {
         answer(self.refused_answer(&mut self.trace(peer), no))
     }
 
+    /// To whom the record is of, where it leads; none before that is known.
+    fn retries_left(&self, trace: &Trace) -> Option<u32> {
+        let record = trace.record();
+        let (tenant, quota) = (record.tenant.as_ref()?, &self.parts.quota);
+        let node = self.parts.snapshot.load();
+        let entry = record.connection.as_ref().and_then(|id| node.connections.get(tenant, id));
+        let pair = match entry.and_then(|entry| entry.connection.metering()) {
+            Some(metering) => metering.pair(),
+            None if !record.method.is_empty() => PairKey::authority(tenant, &record.destination),
+            None => return None,
+        };
+        Some(quota.budgets.remaining(pair, node.quota.budget, Now::of(&*quota.clock)))
+    }
+
     fn refused_answer(&self, trace: &mut Trace, no: &No) -> Response<Bytes> {
         let told = Told {
             refusal: no.refusal,
@@ -175,6 +193,8 @@ impl<C> Egress<C> {
             error_type: no.error_type,
             rcode: no.rcode.as_deref(),
             retry_after: no.retry_after,
+            park: no.park.as_deref(),
+            retries_left: self.retries_left(trace),
         };
         let mut response = told.response(&self.parts.snapshot.load().settings.name);
         if let Some(hops) = &no.hops {
@@ -222,6 +242,8 @@ fn answer(response: Response<Bytes>) -> Answer {
             ("tidegate-send-state", "Tidegate-Send-State"),
             ("tidegate-correlation-id", "Tidegate-Correlation-Id"),
             ("retry-after", "Retry-After"),
+            ("tidegate-outcome", "Tidegate-Outcome"),
+            ("tidegate-retry-budget", "Tidegate-Retry-Budget"),
         ];
         let Some((_, name)) = known.into_iter().find(|(known, _)| name == known) else { continue };
         answer = answer.with_header(name, value.to_str().unwrap_or_default());
@@ -239,6 +261,24 @@ pub(crate) fn fields_of(head: &Head) -> Result<HeaderMap, HeaderFault> {
         fields.remove(http::header::HOST);
     }
     Ok(fields)
+}
+
+/// How the caller makes the call. `Prefer: wait=N`, in seconds (RFC 7240, 4.3): it would rather wait here for quota than
+/// come again. `Tidegate-Attempt`: `retry` after a fault, `after-park` at a release time; what is neither is a first one.
+pub(crate) fn terms(head: &Head) -> Terms {
+    let prefer = head.headers().filter(|(name, _)| name.eq_ignore_ascii_case("prefer"));
+    let preferences = prefer.filter_map(|(_, value)| std::str::from_utf8(value).ok()).flat_map(|text| text.split(','));
+    let mut waits = preferences.filter_map(|preference| {
+        let (name, value) = preference.split(';').next()?.split_once('=')?;
+        let seconds = value.trim().trim_matches('"');
+        name.trim().eq_ignore_ascii_case("wait").then(|| seconds.parse::<u32>().ok()).flatten()
+    });
+    let attempt = match head.get_one("tidegate-attempt") {
+        Some(b"retry") => Attempt::Retry,
+        Some(b"after-park") => Attempt::AfterPark,
+        Some(_) | None => Attempt::First,
+    };
+    Terms { wait: waits.next().map(|seconds| Duration::from_secs(seconds.into())), attempt }
 }
 
 /// The version that a request came in.

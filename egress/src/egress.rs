@@ -12,6 +12,7 @@ use outbound::{Dialer, Resolve};
 use crate::caller::Callers;
 use crate::correlation::Randomness;
 use crate::forward::Forward;
+use crate::quota::Quota;
 use crate::snapshot::Snapshot;
 use crate::switches::Switches;
 use crate::trace::{Ends, Trace};
@@ -38,6 +39,8 @@ pub struct Parts<C = TcpConnector> {
     pub calls: Arc<Calls>,
     /// Tunnels that are open, by their calls.
     pub tunnels: Arc<Tunnels<CorrelationId>>,
+    /// What a call has to have before it goes.
+    pub quota: Arc<Quota>,
     /// Clock, records, metrics.
     pub ends: Arc<Ends>,
 }

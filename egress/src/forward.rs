@@ -8,7 +8,7 @@
 //!    dialled.
 //! 2. An idle connection is taken if the present rules would vet its address again, its peer has not hung up, and nothing
 //!    of its last exchange is left. Otherwise one is dialled.
-//! 3. The request is written. It is never sent twice: if an idle connection turns out to be closed **before hyper took the
+//! 3. The call's permit is looked at once more, and the request is written. It is never sent twice: if an idle connection turns out to be closed **before hyper took the
 //!    request off its queue**, when not one byte of it was written, it goes out on a fresh connection, once. In every other
 //!    case the fault is told as it is, with how far the request got ([`SendState`]); whether it may be tried again is for
 //!    those who know what it does.
@@ -49,6 +49,7 @@ use outbound::{Alpn, DialSettings, Dialer, Exit, Opening, Rules, TlsClient, Vett
 use tokio::time::{Instant, timeout_at};
 
 use crate::pool::{Dialling, Pool, PoolSettings, Seat, Shares, Turn};
+use crate::quota::{Park, Permit};
 use crate::{Asked, HttpVersion, Refusal, SendState};
 
 pub use body::{BodyFault, RequestBody, Tally};
@@ -75,6 +76,8 @@ pub struct Passage {
     pub rules: Arc<Rules>,
     /// Of the role that asks.
     pub openings: Arc<[Opening]>,
+    /// What it holds while it is under way.
+    pub permit: Arc<Permit>,
 }
 
 impl Passage {
@@ -183,6 +186,10 @@ pub struct Answered {
     pub tally: Arc<Tally>,
     /// Behind a 101: the connection itself, with whatever came behind the head.
     pub upgraded: Option<Upgraded>,
+    /// To be kept until the answer has ended.
+    pub permit: Arc<Permit>,
+    /// The provider throttles, and this is what the caller is told.
+    pub park: Option<Park>,
 }
 
 /// A connection that speaks another protocol now.
@@ -228,12 +235,18 @@ where
 
     /// Sends it, and comes back with the head of its answer.
     pub async fn send(&self, hop: Hop) -> Result<Answered, HopFault> {
+        let permit = Arc::clone(&hop.passage.permit);
+        self.exchange(hop).await.inspect_err(|fault| permit.failed(fault))
+    }
+
+    async fn exchange(&self, hop: Hop) -> Result<Answered, HopFault> {
         let (exchange, mut request) = Exchange::of(hop).map_err(HopFault::before)?;
         if let Some(link) = self.idle(&exchange).await {
             let way = Way::pooled(link.address, link.local);
             match exchange.run(link, way, request, &self.pool).await {
                 Ok(answered) => return Ok(answered),
-                Err(Failed::NotBegun(again)) => request = *again,
+                Err(Failed::NotBegun(again)) if exchange.passage.permit.may_retry() => request = *again,
+                Err(Failed::NotBegun(_)) => return Err(HopFault::of_spent_budget()),
                 Err(Failed::Fault(fault)) => return Err(fault),
             }
         }
@@ -319,7 +332,8 @@ where
             let way = Way::pooled(connection.address, connection.local);
             match exchange.run_beside(seat, way, request).await {
                 Ok(answered) => return Shared::Ended(Ok(Box::new(answered))),
-                Err(Failed::NotBegun(again)) => request = *again,
+                Err(Failed::NotBegun(again)) if exchange.passage.permit.may_retry() => request = *again,
+                Err(Failed::NotBegun(_)) => return Shared::Ended(Err(HopFault::of_spent_budget())),
                 Err(Failed::Fault(fault)) => return Shared::Ended(Err(fault)),
             }
         }

@@ -26,6 +26,7 @@ mod no;
 pub mod policy;
 pub mod pool;
 pub mod ports;
+pub mod quota;
 pub mod ranges;
 mod record;
 mod refusal;

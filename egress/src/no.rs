@@ -9,6 +9,7 @@ use outbound::{ErrorType, Refused, ResolveError};
 use crate::forward::headers::HeaderFault;
 use crate::forward::{HopFault, Tried};
 use crate::policy::Denied;
+use crate::quota::Park;
 use crate::{CallsFull, NoExit, Refusal, SendState};
 
 /// Why a call goes no further.
@@ -26,6 +27,8 @@ pub(crate) struct No {
     pub(crate) hop_state: Option<SendState>,
     /// The connection that was tried in vain, or broke.
     pub(crate) tried: Option<Tried>,
+    /// The call is to come again, and when.
+    pub(crate) park: Option<Box<Park>>,
     /// `Tidegate-Hops`, where some were answered before.
     pub(crate) hops: Option<Box<HeaderValue>>,
     /// For the record: what decided, in words.
@@ -43,9 +46,17 @@ impl No {
             send_state: SendState::NotSent,
             hop_state: None,
             tried: None,
+            park: None,
             hops: None,
             detail: detail.into(),
         }
+    }
+}
+
+impl From<Park> for No {
+    fn from(park: Park) -> Self {
+        let (refusal, detail) = (park.by.refusal(), park.detail.clone());
+        Self { retry_after: Some(park.release()), park: Some(Box::new(park)), ..Self::new(refusal, detail) }
     }
 }
 
@@ -87,8 +98,10 @@ impl From<NoExit> for No {
 
 impl From<HopFault> for No {
     fn from(fault: HopFault) -> Self {
-        let HopFault { refusal, error_type, state, detail, tried } = fault;
-        Self { error_type: Some(error_type), send_state: state, tried, ..Self::new(refusal, detail) }
+        let HopFault { refusal, error_type, state, detail, tried, park } = fault;
+        let retry_after = park.as_ref().map(|park| park.release());
+        let no = Self::new(refusal, detail);
+        Self { error_type: Some(error_type), send_state: state, tried, park, retry_after, ..no }
     }
 }
 

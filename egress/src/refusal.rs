@@ -103,6 +103,14 @@ refusals! {
     TunnelMismatch = "tunnel-mismatch", 403, Policy, HttpRequestDenied, "The tunnel is used for another destination.";
     /// The tenant or the caller has as many calls under way as it may.
     CallsLimited = "calls-limited", 429, Policy, ConnectionLimitReached, "Too many calls are under way.";
+    /// The connection or the automation wants far more than it usually does, and goes on slowly or not at all.
+    Runaway = "runaway", 429, Policy, HttpRequestDenied, "These calls are far more than usual, and are held back.";
+    /// Calls to this destination failed, and none goes out before the next probe.
+    BreakerOpen = "breaker-open", 429, Destination, HttpRequestDenied, "The destination did not work lately; come again later.";
+    /// The provider has said to wait.
+    ProviderParked = "provider-parked", 429, Destination, HttpRequestDenied, "The provider limits these calls; come again later.";
+    /// What the provider allows is used up, or nobody can say that it is not.
+    QuotaExhausted = "quota-exhausted", 429, Policy, HttpRequestDenied, "There is no quota for this call now; come again later.";
     /// The request's body is larger than may be sent.
     BodyTooLarge = "request-body-too-large", 413, Caller, HttpRequestDenied, "The body is too large.";
     /// The credential of this connection cannot be had for the moment.

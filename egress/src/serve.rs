@@ -6,17 +6,21 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use listen::{Exchange, Reply};
 use outbound::dial::Connect;
 use outbound::{Host, Scheme};
+use ratelimit::retry_budget::Attempt;
 
 use crate::caller::Identified;
+use crate::connections::Entry;
 use crate::door::{self, Door, fields_of};
 use crate::forward::Passage;
 use crate::forward::headers::{self, Cleaned};
 use crate::no::No;
 use crate::policy::{SniRule, Unseen};
+use crate::quota::Wanted;
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::tunnel::Side;
@@ -31,6 +35,24 @@ pub(crate) struct Going {
     pub(crate) judged: Judged,
     pub(crate) cleaned: Cleaned,
     pub(crate) call: Call,
+    pub(crate) terms: Terms,
+}
+
+/// What a caller says of how it makes the call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// How long it would rather wait here than come again.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) attempt: Attempt,
+}
+
+/// Who asks for a hop, and on which terms.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) node: &'a Snapshot,
+    pub(crate) identified: &'a Identified,
+    pub(crate) entry: Option<&'a Entry>,
+    pub(crate) terms: Terms,
 }
 
 /// Everything that was decided for one hop.
@@ -70,14 +92,17 @@ where
         // A tunnel has a lifetime of its own.
         let total = if asked.way == Way::Connect { None } else { node.settings.waits.total };
         let call = call.shown_as(running.within(total));
+        self.parts.quota.attempt(&identified.caller, entry.as_ref(), &node.quota)?;
 
         // 4. May it go there, and by which address? A caller who hangs up meanwhile stops the asking, and so does whoever
         // takes its right (rights.rs).
-        let judging = self.judge(&node, &identified, &asked, trace);
+        let terms = door::terms(exchange.head());
+        let asking = Asking { node: &node, identified: &identified, entry: entry.as_ref(), terms };
+        let judging = self.judge(&asking, &asked, trace);
         let judged = call.drive(exchange, pin!(judging)).await??;
 
         // 5. Out: what happens from here on, and how it ends, is in the record.
-        let going = Going { node, identified, asked, judged, cleaned, call };
+        let going = Going { node, identified, asked, judged, cleaned, call, terms };
         match (door, entry) {
             (_, Some(entry)) => self.call(&entry, going, exchange, trace).await,
             (Door::Connect, None) => self.tunnel(going, exchange, trace).await,
@@ -86,15 +111,10 @@ where
         }
     }
 
-    /// One hop: the caller's right, switches, the name, the addresses, the exit. The call is on the list by now: what
+    /// One hop: the caller's right, switches, the name, the addresses, the exit, the quota. The call is on the list by now: what
     /// changes from here on ends it there.
-    pub(crate) async fn judge(
-        &self,
-        node: &Snapshot,
-        identified: &Identified,
-        asked: &Asked,
-        trace: &mut Trace,
-    ) -> Result<Judged, No> {
+    pub(crate) async fn judge(&self, asking: &Asking<'_>, asked: &Asked, trace: &mut Trace) -> Result<Judged, No> {
+        let Asking { node, identified, entry, terms } = *asking;
         let caller = &*identified.caller;
 
         // 1. May the caller call at all by now, and is this switched off, for whatever reason that does not wait for a rule?
@@ -113,21 +133,30 @@ where
         trace.allowed(&allowed);
         node.rules.judge_name(&asked.authority, &allowed.openings)?;
 
-        // 3. Every address of the answer, or none.
+        // 3. Did it work lately? What is asked of an open breaker is not even resolved.
+        let entry = entry.filter(|entry| entry.connection.is_provider_of(&asked.authority));
+        let wanted = Wanted { rules: &node.quota, caller, asked, entry, terms };
+        let mut permit = self.parts.quota.ask_breaker(&wanted)?;
+
+        // 4. Every address of the answer, or none.
         let vetted = match asked.authority.host() {
             Host::Address(address) => node.rules.vet(&asked.authority, &[*address], &allowed.openings)?,
             Host::Name(name) => {
-                let answer = self.parts.resolver.resolve_for(&caller.tenant, name).await?;
+                let answer = self.parts.resolver.resolve_for(&caller.tenant, name).await;
+                let answer = answer.inspect_err(|error| permit.unresolved(error.into()))?;
                 trace.answered(&answer.addresses);
                 node.rules.vet(&asked.authority, &answer.addresses, &allowed.openings)?
             }
         };
 
-        // 4. From where: the tenant's pool, and never an address that nobody published.
+        // 5. From where: the tenant's pool, and never an address that nobody published.
         let exit = node.exits.of_tenant(allowed.pool.as_deref(), &caller.tenant)?;
+
+        // 6. Units of every level that the provider counts, all or none.
+        self.parts.quota.lease(&wanted, &exit, &mut permit).await?;
         let tls = (asked.scheme == Scheme::Https).then(|| node.tls.clone());
         trace.decided();
-        let (rules, openings) = (Arc::clone(&node.rules), allowed.openings);
-        Ok(Judged { passage: Passage { vetted, exit, tls, rules, openings }, sni: allowed.sni })
+        let (rules, openings, permit) = (Arc::clone(&node.rules), allowed.openings, Arc::new(permit));
+        Ok(Judged { passage: Passage { vetted, exit, tls, rules, openings, permit }, sni: allowed.sni })
     }
 }

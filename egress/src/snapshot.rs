@@ -8,6 +8,7 @@ use crate::connections::Connections;
 use crate::exits::Exits;
 use crate::forward::headers::Names;
 use crate::policy::Policy;
+use crate::quota::QuotaRules;
 use crate::settings::Settings;
 
 /// Everything that a reload can change.
@@ -27,4 +28,6 @@ pub struct Snapshot {
     pub connections: Connections,
     /// How TLS is spoken to destinations.
     pub tls: TlsClient,
+    /// By what calls are counted and held back.
+    pub quota: QuotaRules,
 }

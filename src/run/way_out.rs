@@ -12,6 +12,7 @@ use egress::forward::Forward;
 use egress::forward::headers::Names;
 use egress::metrics::Metrics;
 use egress::ports::{PortCounting, PortMetrics, PortRange, Ports, Pressure};
+use egress::quota::{Quota, QuotaRules, Silent};
 use egress::ranges::{self, At, BookFound, PublicSite, RangesMetrics, Shelf};
 use egress::switches::Switches;
 use egress::{Callers, Calls, Connections, Egress, Ends, Exits, Parts, Policy, Recorder, Settings, Snapshot, settings};
@@ -20,6 +21,12 @@ use outbound::dial::TcpConnector;
 use outbound::resolve::{CachedResolver, DnsResolver};
 use outbound::{AddressTable, Dialer, Own, Resolve, Roots, TlsClient};
 use prometheus_client::registry::Registry;
+use ratelimit::Bounds;
+use ratelimit::breaker::Breakers;
+use ratelimit::quota::holder::{BootClock, Holder};
+use ratelimit::quota::{HolderId, InProcess};
+use ratelimit::retry_budget::RetryBudgets;
+use ratelimit::runaway::Runaways;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -147,6 +154,7 @@ impl WayOut {
             exits: Exits::nowhere(),
             connections: Connections::default(),
             tls: tls.clone(),
+            quota: QuotaRules::default(),
         };
         let expiry = listener_tls::Expiry { listener: Arc::default(), clock: Arc::clone(clock) };
         registry.register_collector(Box::new(expiry.clone()));
@@ -210,6 +218,7 @@ impl WayOut {
     ) -> Result<(Open, Vec<listen::Service>), RunError> {
         let file = &appliance.egress;
         let recorder: Arc<dyn Recorder> = Arc::<EgressLog>::clone(&self.log);
+        let quota = quota(appliance, runtime, server)?;
         // One count below both, so that tunnels and pooled connections to one place are counted together.
         let connector = PortCounting::new(TcpConnector, Arc::clone(&self.ports));
         let egress = Arc::new(Egress::new(Parts {
@@ -222,6 +231,7 @@ impl WayOut {
             dialer: Dialer::with_connector(connector, settings::dial(file)),
             calls: Arc::new(Calls::default()),
             tunnels: Arc::default(),
+            quota,
             ends: Arc::new(Ends { clock: Arc::clone(clock), recorder, metrics: self.metrics, cut_at: OnceLock::new() }),
         }));
         runtime.spawn(Arc::clone(&self.switches).keep_looking());
@@ -257,12 +267,34 @@ impl WayOut {
     }
 }
 
+/// What calls are counted by.
+fn quota(appliance: &Appliance, runtime: &Runtime, server: &ServerHandle) -> Result<Arc<Quota>, RunError> {
+    let clock: Arc<dyn Clock> = Arc::new(BootClock::default());
+    let fault = |error: &dyn std::fmt::Display| RunError::WayOut(format!("quota: {error}"));
+    let path = appliance.tenants.state_directory.join("quota.journal");
+    let centre = InProcess::open(&path, Arc::clone(&clock), 1_000_000).map_err(|error| fault(&error))?;
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| fault(&error))?;
+    let id = HolderId(u128::from_be_bytes(id));
+    let holder = Holder::new(ratelimit::quota::holder::Settings::default(), id, Arc::clone(&clock))
+        .map_err(|error| fault(&error))?;
+    let (runs, stop) = (holder.clone(), server.clone());
+    runtime.spawn(async move {
+        runs.run(Arc::new(centre.clone()), stop.draining(), std::time::Duration::from_secs(2)).await;
+        let _written = centre.hand_over();
+    });
+    let bounds = Bounds { per_tenant: 1_000, total: 1_000_000 };
+    let guards = (Arc::new(Breakers::new(bounds)), RetryBudgets::new(bounds), Arc::new(Runaways::new(bounds)));
+    Ok(Arc::new(Quota::new(clock, holder, guards, Arc::new(Silent))))
+}
+
 /// Forgets what has ended.
 async fn upkeep(egress: Arc<Outward>) {
     loop {
         tokio::time::sleep(REAP_EVERY).await;
         egress.parts().forward.reap();
         egress.parts().callers.sweep();
+        egress.parts().quota.sweep();
     }
 }
 
@@ -431,6 +463,7 @@ impl Loader {
             exits,
             connections: Connections::new(connections),
             tls: making.usual(),
+            quota: QuotaRules::default(),
         }));
         let (settings, _) = CallerSettings::of(&appliance.egress, tenants.map(|(tenant, _)| tenant));
         let left_out = self.callers.replace(settings);

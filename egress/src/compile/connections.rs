@@ -11,6 +11,7 @@ use outbound::{Host, HostPattern, Scheme, Target};
 use super::rules::RuleFile;
 use crate::governed::{Connection, Connector};
 use crate::policy::{Everybody, Mode, Place, Rule, Rules, TenantPolicy};
+use crate::quota::Metering;
 
 /// A connection as calls use it, and where it is written.
 #[derive(Debug, Clone)]
@@ -51,7 +52,13 @@ pub(super) fn compile(
             made.map_err(|fault| fault.to_string())
         });
         match made {
-            Ok(connection) => Some(Written { connection: Arc::new(connection), line: written.line }),
+            Ok(connection) => {
+                let ceiling = ceilings.get(&written.connector).cloned().unwrap_or_default();
+                let destination = connection.authority().to_string();
+                let of = (connector.manifest(), &*destination);
+                let metering = Metering::new(&tenant.id, &written.id, of, (ceiling, written.quota.clone()));
+                Some(Written { connection: Arc::new(connection.metered(metering)), line: written.line })
+            }
             Err(fault) => {
                 say("base_url", fault);
                 None

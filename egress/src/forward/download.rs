@@ -1,6 +1,8 @@
 //! An answer's body on its way back. It drives what it comes from, and gives a connection back to the pool at a clean end.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use outbound::ErrorType;
+use tokio::time::timeout;
 
 use super::body::{BodyFault, Tally};
 use super::link::Link;
@@ -27,6 +30,8 @@ pub struct Download {
     patience: Patience,
     idle: Duration,
     is_over: bool,
+    /// What somebody has looked at already; it comes first.
+    ahead: VecDeque<Result<Bytes, BodyFault>>,
 }
 
 /// Where the connection goes when it is done with.
@@ -49,7 +54,7 @@ pub(crate) struct Begun {
 impl Download {
     pub(crate) fn new(source: Source, begun: Begun) -> Self {
         let Begun { tally, bytes_max, length, patience, idle } = begun;
-        Self { source, tally, bytes_max, left: length, patience, idle, is_over: false }
+        Self { source, tally, bytes_max, left: length, patience, idle, is_over: false, ahead: VecDeque::new() }
     }
 
     /// An answer without a body is over at once.
@@ -67,13 +72,37 @@ impl Download {
         none
     }
 
+    /// The beginning of the body: at most so many bytes, as far as it came within `wait`. Nothing of it is taken away.
+    pub(crate) async fn peek(&mut self, bytes: usize, wait: Duration) -> Vec<u8> {
+        let gather = async {
+            let mut seen = self.ahead.iter().flatten().map(Bytes::len).sum::<usize>();
+            while seen < bytes {
+                let Some(next) = poll_fn(|cx| self.poll_data(cx)).await else { break };
+                seen += next.as_ref().map_or(0, Bytes::len);
+                let is_fault = next.is_err();
+                self.ahead.push_back(next);
+                if is_fault {
+                    break;
+                }
+            }
+        };
+        // What is late is not looked at.
+        drop(timeout(wait, gather).await);
+        let mut beginning = Vec::with_capacity(bytes.min(4 << 10));
+        for data in self.ahead.iter().flatten() {
+            let room = bytes - beginning.len();
+            beginning.extend_from_slice(&data[..data.len().min(room)]);
+        }
+        beginning
+    }
+
     fn finish(&mut self, cx: &mut Context<'_>) {
         self.is_over = true;
         self.tally.end_with(Ok(()));
         self.source.finish(cx);
     }
 
-    fn fail(&mut self, fault: BodyFault) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
+    fn fail(&mut self, fault: BodyFault) -> Poll<Option<Result<Bytes, BodyFault>>> {
         self.is_over = true;
         self.source = Source::Over;
         self.tally.end_with(Err(fault.clone()));
@@ -91,23 +120,10 @@ impl Download {
         self.patience.renew();
         Ok(())
     }
-}
 
-/// What an answer is called that is longer than may come back.
-pub(crate) fn too_large(bytes_max: u64) -> BodyFault {
-    BodyFault {
-        refusal: Refusal::ResponseRefused,
-        error_type: ErrorType::HttpResponseBodySize,
-        detail: format!("the answer is larger than {bytes_max} bytes").into(),
-    }
-}
-
-impl Body for Download {
-    type Data = Bytes;
-    type Error = BodyFault;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
-        let this = &mut *self;
+    /// What comes next from the connection.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>> {
+        let this = self;
         if this.is_over {
             return Poll::Ready(None);
         }
@@ -141,18 +157,40 @@ impl Body for Download {
         if this.source.is_end_stream() {
             this.finish(cx);
         }
-        Poll::Ready(Some(Ok(Frame::data(data))))
+        Poll::Ready(Some(Ok(data)))
+    }
+}
+
+/// What an answer is called that is longer than may come back.
+pub(crate) fn too_large(bytes_max: u64) -> BodyFault {
+    BodyFault {
+        refusal: Refusal::ResponseRefused,
+        error_type: ErrorType::HttpResponseBodySize,
+        detail: format!("the answer is larger than {bytes_max} bytes").into(),
+    }
+}
+
+impl Body for Download {
+    type Data = Bytes;
+    type Error = BodyFault;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
+        if let Some(ahead) = self.ahead.pop_front() {
+            return Poll::Ready(Some(ahead.map(Frame::data)));
+        }
+        self.poll_data(cx).map(|next| next.map(|data| data.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_over
+        self.is_over && self.ahead.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
+        let ahead = self.ahead.iter().flatten().map(|data| data.len() as u64).sum::<u64>();
         if self.is_over {
-            return SizeHint::with_exact(0);
+            return SizeHint::with_exact(ahead);
         }
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.left.map_or_else(SizeHint::default, |left| SizeHint::with_exact(left.saturating_add(ahead)))
     }
 }
 

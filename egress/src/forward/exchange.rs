@@ -113,6 +113,7 @@ impl Exchange {
         // Others on this thread that are as far have their turn first, and what is sent is sent together: a destination
         // that is awake already is not woken for each request, which costs as much as all that is decided about one.
         yield_now().await;
+        self.may_begin(&way).await?;
         let began = Instant::now();
         let written = link.wire.written();
         let mut patience = Patience::new(self.end, self.waits.idle);
@@ -139,7 +140,20 @@ impl Exchange {
             answered.map_err(|fault| Failed::Fault(HopFault::of(fault, SendState::Response, Some(way.tried()))))?;
         let Way { address, local, pooled, connect, tls } = way;
         let went = Went { address, local, pooled, version: HttpVersion::Http11, connect, tls, first_byte };
-        Ok(Answered { response, went, tally: Arc::clone(&self.tally), upgraded })
+        Ok(self.answered(response, went, upgraded))
+    }
+
+    /// Nothing is waited for between this and the first byte.
+    pub(super) async fn may_begin(&self, way: &Way) -> Result<(), Failed> {
+        let permit = &self.passage.permit;
+        permit.ready().await.map_err(|park| Failed::Fault(HopFault::of_park(park, Some(way.tried()))))?;
+        permit.begins();
+        Ok(())
+    }
+
+    pub(super) fn answered(&self, response: Response<Download>, went: Went, upgraded: Option<Upgraded>) -> Answered {
+        let (tally, permit) = (Arc::clone(&self.tally), Arc::clone(&self.passage.permit));
+        Answered { response, went, tally, upgraded, permit, park: None }
     }
 
     /// The head of the answer.

@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::Passage;
 use super::body::BodyFault;
 use super::patience::Expired;
+use crate::quota::Park;
 use crate::{Refusal, SendState};
 
 /// A hop without an answer.
@@ -27,6 +28,8 @@ pub struct HopFault {
     pub detail: Box<str>,
     /// The connection that was tried last, or used; none if nothing was dialled.
     pub tried: Option<Tried>,
+    /// The call is to come again, and when.
+    pub park: Option<Box<Park>>,
 }
 
 /// A connection that a hop was to go over.
@@ -46,7 +49,19 @@ impl HopFault {
 
     pub(crate) fn of(fault: BodyFault, state: SendState, tried: Option<Tried>) -> Self {
         let BodyFault { refusal, error_type, detail } = fault;
-        Self { refusal, error_type, state, detail: detail.into(), tried }
+        Self { refusal, error_type, state, detail: detail.into(), tried, park: None }
+    }
+
+    /// A connection was closed before the request was begun, and the tenant's retries at this provider are used up.
+    pub(crate) fn of_spent_budget() -> Self {
+        let why = "the destination hung up before it was asked, and no retry is left";
+        Self::before(BodyFault::new(Refusal::ResponseIncomplete, why))
+    }
+
+    /// Nothing was written: what was right when the call was judged is over.
+    pub(crate) fn of_park(park: Park, tried: Option<Tried>) -> Self {
+        let fault = BodyFault::new(park.by.refusal(), park.detail.clone().into_string());
+        Self { park: Some(Box::new(park)), ..Self::of(fault, SendState::NotSent, tried) }
     }
 
     /// `passage` is what was to be dialled.
@@ -62,6 +77,7 @@ impl HopFault {
             state: SendState::NotSent,
             detail: error.to_string().into(),
             tried: address.map(|address| Tried { address, exit: passage.leaves_from(address) }),
+            park: None,
         }
     }
 }

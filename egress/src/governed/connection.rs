@@ -15,6 +15,7 @@ use crate::caller::presented::without_parameter;
 use crate::forward::headers::read_alike;
 use crate::forward::redirect::RedirectRule;
 use crate::policy::is_unclear;
+use crate::quota::Metering;
 use crate::{Asked, Way};
 
 /// A connector with its hosts read.
@@ -50,6 +51,8 @@ pub struct Connection {
     hosts: Arc<[HostPattern]>,
     credential: Option<Credential>,
     is_usable: bool,
+    /// How its calls are counted; none: they are not.
+    metering: Option<Metering>,
 }
 
 /// A credential of the configuration.
@@ -143,7 +146,24 @@ impl Connection {
             hosts,
             credential,
             is_usable: connection.usable,
+            metering: None,
         })
+    }
+
+    /// Its calls count by this.
+    #[must_use]
+    pub fn metered(mut self, metering: Metering) -> Self {
+        self.metering = Some(metering);
+        self
+    }
+
+    pub(crate) fn metering(&self) -> Option<&Metering> {
+        self.metering.as_ref()
+    }
+
+    /// Whether the place is its provider's, so that the provider counts what goes there as this connection's.
+    pub(crate) fn is_provider_of(&self, authority: &Authority) -> bool {
+        self.hosts.iter().any(|host| host.covers(authority.host()))
     }
 
     /// Its id.

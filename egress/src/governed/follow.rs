@@ -18,6 +18,7 @@ use crate::caller::presented::without_parameter;
 use crate::forward::headers::Names;
 use crate::forward::redirect::{HopEnd, HopRecord, RedirectRule, SentBody, Step, Trail};
 use crate::forward::{Answered, BodyFault, Bounds, Forward, Hop, HopFault, Passage, RequestBody, Tally, Waits};
+use crate::quota::{Park, take_note};
 use crate::{Asked, CorrelationId, Refusal, SendState};
 
 /// Who says yes or no to a hop: the one path of decisions, name and addresses included.
@@ -49,6 +50,8 @@ pub struct NotJudged {
     pub refusal: Refusal,
     /// For the operator.
     pub detail: Box<str>,
+    /// It is to come again, and when.
+    pub park: Option<Box<Park>>,
 }
 
 /// How redirects of a call are followed.
@@ -170,6 +173,8 @@ impl Running {
                 Ok(answered) => answered,
                 Err(fault) => return Err(self.fail(judge, hop, &asked, has_credential, fault)),
             };
+            let permit = Arc::clone(&answered.permit);
+            answered.park = take_note(&permit, &asked, &mut answered).await;
             let (status, went) = (answered.response.status(), answered.went.clone());
             judge.answered(answered.response.headers());
             self.end(judge, HopRecord::new(hop, &asked, has_credential, HopEnd::Answered { status, went }));
@@ -190,11 +195,16 @@ impl Running {
                 asked.path_and_query = without_parameter(&asked.path_and_query, parameter).into();
             }
             let is_trusted = trail.as_ref().is_some_and(Trail::is_trusted);
-            passage = judge.judge(hop + 1, &asked, is_trusted).await.map_err(|NotJudged { refusal, detail }| {
-                let fault = refused(&format!("{refusal}: {detail}"));
-                self.end(judge, HopRecord::new(hop + 1, &asked, false, HopEnd::Refused { refusal, detail }));
-                fault
-            })?;
+            passage =
+                judge.judge(hop + 1, &asked, is_trusted).await.map_err(|NotJudged { refusal, detail, park }| {
+                    let fault = match park {
+                        None => refused(&format!("{refusal}: {detail}")),
+                        // The place is allowed, only not now; but something has come of the call by then.
+                        Some(park) => HopFault { state: SendState::Response, ..HopFault::of_park(*park, None) },
+                    };
+                    self.end(judge, HopRecord::new(hop + 1, &asked, false, HopEnd::Refused { refusal, detail }));
+                    fault
+                })?;
             next.narrow(&mut headers);
             if !next.keeps_body {
                 again = Again::nothing();

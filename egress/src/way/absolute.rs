@@ -9,13 +9,14 @@ use listen::{BodyError, Ending, Exchange, Reply, Streamed};
 use outbound::Authority;
 use outbound::dial::Connect;
 
-use crate::answer::{CORRELATION_ID, SEND_STATE, put};
+use crate::answer::{CORRELATION_ID, RETRY_BUDGET, SEND_STATE, put, tell_park};
 use crate::caller::Identified;
 use crate::door::version_of;
 use crate::forward::headers::Cleaned;
 use crate::forward::{Answered, BodyFault, Hop, RequestBody, Tally};
 use crate::metrics::UnderWay;
 use crate::no::No;
+use crate::quota::take_note;
 use crate::running::Carries;
 use crate::serve::Going;
 use crate::snapshot::Snapshot;
@@ -37,10 +38,10 @@ where
     C::Stream: Side + 'static,
 {
     pub(crate) async fn pass_on(&self, going: Going, exchange: &mut Exchange, trace: &mut Trace) -> Result<Reply, No> {
-        let Going { node, identified, asked, judged, cleaned, call } = going;
+        let Going { node, identified, asked, judged, cleaned, call, .. } = going;
         let Cleaned { mut headers, upgrade } = cleaned;
         node.names.introduce(&mut headers, version_of(exchange.head()), &trace.correlation, None);
-        let (way, authority) = (asked.way, asked.authority.clone());
+        let (way, authority, noted) = (asked.way, asked.authority.clone(), asked.clone());
         let tally = Arc::<Tally>::default();
         let hop = Hop {
             asked,
@@ -59,6 +60,8 @@ where
         trace.is_sending(&tally);
         let sending = self.parts.forward.send(hop);
         let mut answered = call.drive(exchange, pin!(sending)).await.map_err(|no| trace.so_far(no))??;
+        let permit = Arc::clone(&answered.permit);
+        answered.park = take_note(&permit, &noted, &mut answered).await;
         trace.went(&answered.went);
         let version = answered.response.version();
         node.names.add_via(answered.response.headers_mut(), version);
@@ -67,7 +70,7 @@ where
 
     /// Gives an answer to the caller: as it comes, or as a connection that speaks another protocol now.
     pub(super) fn answer(&self, answering: Answering<'_>, answered: Answered, trace: &mut Trace) -> Reply {
-        let Answered { mut response, went, tally, upgraded } = answered;
+        let Answered { mut response, went, tally, upgraded, permit, park } = answered;
         let running = answering.kept.0.running().cloned();
         if let Some(running) = &running {
             running.leaves_from(went.local.ip());
@@ -76,6 +79,12 @@ where
         trace.record_mut().send_state = SendState::Response;
         put(response.headers_mut(), CORRELATION_ID, &trace.correlation.to_string());
         put(response.headers_mut(), SEND_STATE, SendState::Response.as_str());
+        if let Some(left) = permit.retries_left() {
+            response.headers_mut().insert(RETRY_BUDGET, left.into());
+        }
+        if let Some(park) = &park {
+            tell_park(&mut response, park);
+        }
         if let Some(upgraded) = upgraded {
             let (head, _) = response.into_parts();
             return self.switch(answering, head, upgraded, trace);
@@ -83,13 +92,14 @@ where
         if let Some(running) = &running {
             running.carries(Carries::Answer(Arc::clone(&tally)));
         }
-        let (trace, kept) = (trace.carry_on(), answering.kept);
+        // Slots of concurrency come free with the end of the answer.
+        let (trace, kept) = (trace.carry_on(), (answering.kept, permit));
         let mut streamed = Streamed::new(response);
         if let Some(running) = running {
             streamed = streamed.halted_by(running);
         }
         let streamed = streamed.on_end(move |ended| {
-            let stopped = kept.0.running().and_then(|running| running.stopped());
+            let stopped = kept.0.0.running().and_then(|running| running.stopped());
             let failed = tally.end().and_then(|end| end.as_ref().err());
             match (ended.how, failed) {
                 (Ending::Halted, _) => {
@@ -97,7 +107,10 @@ where
                     trace.ended(stop.refusal().code(), stop.detail());
                 }
                 (_, Some(fault)) => trace.ended(fault.refusal.code(), &fault.detail),
-                (Ending::Whole, None) => trace.ended("done", ""),
+                (Ending::Whole, None) => match &park {
+                    None => trace.ended("done", ""),
+                    Some(park) => trace.ended(park.by.refusal().code(), &park.detail),
+                },
                 (Ending::ClientStalled, None) => trace.ended("caller-stalled", "the caller did not take its answer"),
                 (Ending::BodyIdle, None) => trace.ended(Refusal::IdleTimeout.code(), "the answer stopped coming"),
                 (Ending::ClientGone | Ending::Dropped | Ending::BodyFailed, None) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use listen::{Exchange, Raw, Reply, Takeover};
 use outbound::dial::Connect;
+use ratelimit::breaker::Outcome;
 use tokio::time::Instant;
 
 use super::instant_of;
@@ -34,7 +35,9 @@ where
         let began = Instant::now();
         let dialling = self.parts.dialer.dial(&passage.vetted, &passage.exit);
         let dialled = call.drive(exchange, pin!(dialling)).await?;
-        let dialled = dialled.map_err(|fault| HopFault::of_dial(&fault, &passage))?;
+        let dialled = dialled.map_err(|fault| HopFault::of_dial(&fault, &passage));
+        let dialled = dialled.inspect_err(|fault| passage.permit.failed(fault))?;
+        passage.permit.ended(Outcome::Answered);
         trace.connected(dialled.address.socket(), dialled.local.ip(), began.elapsed(), Duration::ZERO);
         trace.ends().metrics.connected(false);
 

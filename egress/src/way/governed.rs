@@ -8,15 +8,13 @@ use outbound::dial::Connect;
 
 use super::absolute::{Answering, request_body};
 use crate::answer::HOPS;
-use crate::caller::Identified;
 use crate::connections::Entry;
 use crate::door::version_of;
 use crate::forward::redirect::{HopEnd, HopRecord, hops_field};
 use crate::forward::{Answered, HopFault, Passage, Tally};
 use crate::governed::{self, Called, Follow, GovernedCall, NotJudged, StaticCredentials};
 use crate::no::No;
-use crate::serve::Going;
-use crate::snapshot::Snapshot;
+use crate::serve::{Asking, Going};
 use crate::trace::Trace;
 use crate::tunnel::Side;
 use crate::{Asked, Call, Egress, SendState};
@@ -38,7 +36,7 @@ where
         exchange: &mut Exchange,
         trace: &mut Trace,
     ) -> Result<Reply, No> {
-        let Going { node, identified, asked, judged, cleaned, call } = going;
+        let Going { node, identified, asked, judged, cleaned, call, terms } = going;
         let asked_for = exchange.head().get_one(FOLLOW).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
         let rule = entry.connection.redirects(asked_for, node.settings.redirects_max.into());
         let (way, authority) = (asked.way, asked.authority.clone());
@@ -57,7 +55,8 @@ where
             bounds: node.settings.bounds,
         };
         let under_way = trace.ends().metrics.begin(way);
-        let mut judge = Judging { egress: self, node: &node, identified: &identified, entry, call: &call, trace };
+        let asking = Asking { node: &node, identified: &identified, entry: Some(entry), terms };
+        let mut judge = Judging { egress: self, asking, entry, call: &call, trace };
         let calling = governed::call(&self.parts.forward, &StaticCredentials, &mut judge, &node.names, governed);
         let called = call.drive(exchange, Box::pin(calling).as_mut()).await;
         let Called { result, hops, .. } = called.map_err(|no| trace.so_far(no))?;
@@ -93,8 +92,7 @@ fn of_chain(fault: HopFault, hops: &[HopRecord]) -> No {
 /// Judges the hops of one call, and writes a record for each.
 struct Judging<'c, C> {
     egress: &'c Egress<C>,
-    node: &'c Snapshot,
-    identified: &'c Identified,
+    asking: Asking<'c>,
     entry: &'c Entry,
     call: &'c Call,
     trace: &'c mut Trace,
@@ -110,9 +108,9 @@ where
         if let Some(running) = self.call.running() {
             running.moves_to(&asked.authority);
         }
-        match self.egress.judge(self.node, self.identified, asked, self.trace).await {
+        match self.egress.judge(&self.asking, asked, self.trace).await {
             Ok(judged) => Ok(own_tls(judged.passage, self.entry, asked, is_trusted)),
-            Err(no) => Err(NotJudged { refusal: no.refusal, detail: no.detail }),
+            Err(no) => Err(NotJudged { refusal: no.refusal, detail: no.detail, park: no.park }),
         }
     }
 

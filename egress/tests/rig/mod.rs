@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
+use config::connector::quota::Ceiling;
 use data_encoding::BASE64URL_NOPAD;
 use domain::{Clock, ConnectionId, NodeId, SystemClock, TenantId};
 use listen::{Behaviour, Bound, Forms, Server, ServerHandle, Service, Silent};
@@ -21,6 +22,10 @@ use outbound::dial::DialSettings;
 use outbound::{
     AddressTable, Alpn, Answer, Dialer, HostName, Opening, Own, Resolve, ResolveError, Roots, Rules, TlsClient,
 };
+use ratelimit::breaker::Breakers;
+use ratelimit::quota::holder::{BootClock, Holder};
+use ratelimit::quota::{HolderId, InProcess};
+use ratelimit::retry_budget::RetryBudgets;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use secure::Pki;
@@ -33,6 +38,7 @@ use tidegate_egress::forward::{Forward, ForwardSettings};
 use tidegate_egress::governed::{Connection, Connector};
 use tidegate_egress::metrics::Metrics;
 use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, SniRule, TenantPolicy};
+use tidegate_egress::quota::{Metering, Quota, QuotaRules};
 use tidegate_egress::switches::file::{self, throw};
 use tidegate_egress::switches::{Scope, Switch, Switches};
 use tidegate_egress::{
@@ -100,6 +106,44 @@ impl Rig {
     /// With the connection `conn_api` to this origin; its credential is `the-real-key`.
     pub(crate) fn with_connection_to(origin: &Origin) -> Self {
         Self::with(Some(origin), Vec::new(), None)
+    }
+
+    /// The same, where the provider's limits are these: `[quota]` of a manifest.
+    pub(crate) fn with_limits(origin: &Origin, quota: &str) -> Self {
+        let rig = Self::with_connection_to(origin);
+        rig.limit(origin, quota);
+        rig
+    }
+
+    pub(crate) fn limit(&self, origin: &Origin, quota: &str) {
+        let connections = tidegate_egress::Connections::new([connection_by(origin, &limited(quota))]);
+        self.put(connections, QuotaRules::default(), roots_of(Some(origin)));
+    }
+
+    /// The same, where nobody vouches for the provider.
+    pub(crate) fn trust_nobody(&self, origin: &Origin, quota: &str) {
+        let connections = tidegate_egress::Connections::new([connection_by(origin, &limited(quota))]);
+        self.put(connections, QuotaRules::default(), roots_of(None));
+    }
+
+    /// The same connections, by other rules.
+    pub(crate) fn set_quota(&self, origin: &Origin, quota: QuotaRules) {
+        self.put(tidegate_egress::Connections::new([connection_to(origin)]), quota, roots_of(Some(origin)));
+    }
+
+    fn put(&self, connections: tidegate_egress::Connections, quota: QuotaRules, roots: Roots) {
+        let parts = self.egress.parts();
+        let before = parts.snapshot.load_full();
+        parts.snapshot.store(Arc::new(Snapshot {
+            settings: before.settings.clone(),
+            names: before.names.clone(),
+            policy: before.policy.clone(),
+            rules: Arc::clone(&before.rules),
+            exits: before.exits.clone(),
+            connections,
+            tls: TlsClient::new(&roots, None, &[Alpn::Http11]).unwrap(),
+            quota,
+        }));
     }
 
     /// The same, with this switched off.
@@ -181,6 +225,7 @@ impl Rig {
             exits: Exits::default(),
             connections: tidegate_egress::Connections::new(provider.map(connection_to)),
             tls: TlsClient::new(&roots_of(provider), None, &[Alpn::Http2, Alpn::Http11]).unwrap(),
+            quota: QuotaRules::default(),
         };
         let egress = Egress::new(Parts {
             node: NodeId(1),
@@ -192,6 +237,7 @@ impl Rig {
             dialer: Dialer::new(DialSettings::default()),
             calls: Arc::new(Calls::default()),
             tunnels: Arc::default(),
+            quota: Arc::new(quota()),
             ends: Arc::new(ends),
         });
         let egress = Arc::new(egress);
@@ -255,6 +301,7 @@ impl Rig {
             exits: Exits::default(),
             connections: tidegate_egress::Connections::default(),
             tls: TlsClient::new(&roots_of(None), None, &[Alpn::Http11]).unwrap(),
+            quota: before.quota.clone(),
         }));
         self.switch_off(Scope { tenant: Some(TenantId::parse("nobody").unwrap()), ..Scope::default() });
     }
@@ -352,6 +399,28 @@ fn keep_right(egress: Arc<Egress>, switches: Arc<Switches>, revocations: Arc<Rev
     });
 }
 
+/// A node of its own, with a centre that remembers as long as it runs.
+fn quota() -> Quota {
+    let clock: Arc<dyn Clock> = Arc::new(BootClock::default());
+    let holder = Holder::new(ratelimit::quota::holder::Settings::default(), HolderId(1), Arc::clone(&clock)).unwrap();
+    let centre = Arc::new(InProcess::volatile(Arc::clone(&clock), 10_000));
+    let runs = holder.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let stop = tokio::time::sleep(Duration::from_mins(1));
+            runs.run(centre, stop, Duration::ZERO).await;
+        });
+    });
+    let bounds = ratelimit::Bounds { per_tenant: 100, total: 10_000 };
+    let guards = (
+        Arc::new(Breakers::new(bounds)),
+        RetryBudgets::new(bounds),
+        Arc::new(ratelimit::runaway::Runaways::new(bounds)),
+    );
+    Quota::new(clock, holder, guards, Arc::new(tidegate_egress::quota::Silent))
+}
+
 /// A clock that is ahead of another by so much.
 #[derive(Debug)]
 struct Ahead(Arc<dyn Clock>, Duration);
@@ -398,13 +467,30 @@ fn roots_of(provider: Option<&Origin>) -> Roots {
     own.map_or_else(|| Roots::of_the_system().unwrap(), |pem| Roots::from_pem(pem.as_bytes()).unwrap())
 }
 
+/// A connector of the host `origin.test` with these limits.
+fn limited(quota: &str) -> config::connector::Manifest {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        "connector = \"limited\"\ntitle = \"Limited\"\nchecked = \"2026-11-30\"\nhosts = [\"origin.test\"]\n\
+         auth = {{ slot = \"bearer\" }}\nheaders = {{ response = [\"*\"], request = [\"*\"] }}\n{quota}"
+    );
+    std::fs::write(directory.path().join("limited.toml"), text).unwrap();
+    let (catalogue, faults) = config::connector::Catalogue::shipped().unwrap().with_directory(directory.path());
+    let catalogue = catalogue.unwrap_or_else(|| panic!("{faults:?}"));
+    let manifest = catalogue.manifests().find(|manifest| manifest.connector.as_str() == "limited");
+    (**manifest.unwrap()).clone()
+}
+
 fn connection_to(origin: &Origin) -> (TenantId, Entry) {
     let catalogue = config::connector::Catalogue::shipped().unwrap();
     let manifest = catalogue.manifests().find(|manifest| manifest.is_generic()).unwrap();
     let names = ["x-request-id".into()].into();
-    let manifest = config::connector::Manifest { correlation_headers: names, ..(**manifest).clone() };
+    connection_by(origin, &config::connector::Manifest { correlation_headers: names, ..(**manifest).clone() })
+}
+
+fn connection_by(origin: &Origin, manifest: &config::connector::Manifest) -> (TenantId, Entry) {
     let id = manifest.connector.clone();
-    let connector = Arc::new(Connector::new(Arc::new(manifest)).unwrap());
+    let connector = Arc::new(Connector::new(Arc::new(manifest.clone())).unwrap());
     let written = config::Connection {
         id: ConnectionId::parse("conn_api").unwrap(),
         connector: id,
@@ -423,7 +509,11 @@ fn connection_to(origin: &Origin) -> (TenantId, Entry) {
         line: 1,
     };
     let connection = Connection::new(&written, Some(&credential), &connector).unwrap();
-    (TenantId::parse("acme").unwrap(), Entry { connection: Arc::new(connection), tls: None })
+    let tenant = TenantId::parse("acme").unwrap();
+    let metering =
+        Metering::new(&tenant, &written.id, (connector.manifest(), &origin.name()), (Ceiling::default(), None));
+    let connection = connection.metered(metering);
+    (tenant, Entry { connection: Arc::new(connection), tls: None })
 }
 
 impl Drop for Rig {
@@ -517,6 +607,11 @@ impl Origin {
     /// Answers each request over TLS: `/base/away` with a redirect to `/base/there`, `/base/denied` and `/base/dead` with one
     /// to where nobody calls or answers, everything else with `ok`.
     pub(crate) fn provider() -> Self {
+        Self::provider_saying(|_| None)
+    }
+
+    /// The same, unless this has another answer to a head.
+    pub(crate) fn provider_saying(say: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         let made = rcgen::generate_simple_self_signed(["origin.test".to_owned()]).unwrap();
         let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -532,6 +627,12 @@ impl Origin {
             let mut stream = rustls::StreamOwned::new(session, stream);
             while let Some((head, _)) = read_request(&mut stream) {
                 seen.lock().unwrap().extend(head.as_bytes());
+                if let Some(answer) = say(&head) {
+                    if stream.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                    continue;
+                }
                 let answer: &[u8] = if head.contains("/base/away") {
                     b"HTTP/1.1 302 Found\r\nLocation: /base/there\r\nContent-Length: 0\r\nX-Request-Id: one\r\n\r\n"
                 } else if head.contains("/base/denied") {

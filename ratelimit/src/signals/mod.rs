@@ -29,6 +29,7 @@ use config::connector::quota::{HeaderIs, QuotaLevel, QuotaProfile, RetryPlace, S
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE};
 use http::{HeaderMap, StatusCode};
 
+pub use plain::path as plain_path;
 pub use rules::{Counting, LimitRule, Scopes, limits, rule_spec};
 pub use spread::{APPLICATIONS_MAX, CONNECTIONS, Spread, WITHIN_MS};
 pub use time::RELEASE_MS_MAX;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Decodes what need not have been encoded (RFC 3986, 6.2.2.2: letters, digits, `-._~`); all else stays.
-pub(super) fn path(text: &str) -> Cow<'_, str> {
+pub fn path(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
     }

@@ -32,6 +32,7 @@ impl Exchange {
         let began = Instant::now();
         let failed = |fault, state| Failed::Fault(HopFault::of(fault, state, Some(way.tried())));
         self.await_leave(&seat).await.map_err(|fault| failed(fault, SendState::NotSent))?;
+        self.may_begin(&way).await?;
         let mut stream = Stream::begin(seat, request).map_err(|why| match why {
             NotBegun::Closed(request) => Failed::NotBegun(request),
             NotBegun::Fault(fault) => failed(fault, SendState::NotSent),
@@ -45,7 +46,7 @@ impl Exchange {
         let response = response.map_err(|fault| failed(fault, SendState::Response))?;
         let Way { address, local, pooled, connect, tls } = way;
         let went = Went { address, local, pooled, version: HttpVersion::Http2, connect, tls, first_byte };
-        Ok(Answered { response, went, tally: Arc::clone(&self.tally), upgraded: None })
+        Ok(self.answered(response, went, None))
     }
 
     /// A peer that allows no stream at all may allow some in a moment.

@@ -128,18 +128,25 @@ impl Judge for &TableJudge {
         self.trusted.lock().unwrap().push(is_trusted);
         let host = asked.authority.host();
         if !self.allowed.iter().any(|pattern| pattern.covers(host)) {
-            return Err(NotJudged { refusal: Refusal::DestinationNotAllowed, detail: "no rule".into() });
+            return Err(NotJudged { refusal: Refusal::DestinationNotAllowed, detail: "no rule".into(), park: None });
         }
         let vetted = resolve_and_vet(&asked.authority, &[], &self.rules, *self).await.map_err(|why| {
             let refusal = match &why {
                 NotVetted::Refused(_) => Refusal::AddressNotAllowed,
                 NotVetted::Unresolved(_) => Refusal::DnsFailed,
             };
-            NotJudged { refusal, detail: why.to_string().into() }
+            NotJudged { refusal, detail: why.to_string().into(), park: None }
         })?;
         let rules = Arc::clone(&self.rules);
         let tls = self.tls.clone().filter(|_| asked.scheme == Scheme::Https);
-        Ok(Passage { vetted, exit: Exit::Unbound, tls, rules, openings: Arc::new([]) })
+        Ok(Passage {
+            vetted,
+            exit: Exit::Unbound,
+            tls,
+            rules,
+            openings: Arc::new([]),
+            permit: Arc::new(crate::quota::Permit::unmetered()),
+        })
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) const LESSEES_MAX: usize = 65_536;
 const BLOCK_PERCENT: u64 = 5;
 /// How long fences of a lessee are kept that has no lease and no tally that matters: longer than anything is under way.
 const FENCE_MS: u64 = 120_000;
+/// Windows of ten minutes and more are not planned by the second.
+const AHEAD_WINDOW_MS: u64 = 600_000;
 
 #[derive(Debug, Clone)]
 pub(super) struct Bucket {
@@ -337,14 +339,16 @@ impl Bucket {
                 let after_ms = left_ms.saturating_sub(slot);
                 // What is above the straight line from all to nothing was not asked for in time, and is free now.
                 let planned = part(u64::from(cap) * 1_000, after_ms, (close_ms - open_ms).max(1));
-                room_milli.saturating_sub(planned).max(part(room_milli, slot.min(left_ms), left_ms))
+                let even = room_milli.saturating_sub(planned).max(part(room_milli, slot.min(left_ms), left_ms));
+                even.max(self.ahead_milli(room_milli, planned))
             }
             Kind::Anchored { window_ms, .. } | Kind::Sliding { window_ms, .. } => {
                 let whole_ms = window_ms + slot_ms(&self.rule) + super::meter::late_ms(&self.rule);
                 let even = part(u64::from(cap) * 1_000, slot, whole_ms);
                 // All of the room at once would leave the rest of the window without: it refills only as that ends. What
                 // the last slot left is this one's.
-                room_milli.min(even + unclaimed_milli.min(even))
+                let ahead = self.ahead_milli(room_milli, u64::from(cap) * 1_000);
+                room_milli.min((even + unclaimed_milli.min(even)).max(ahead))
             }
             Kind::Bucket { window_ms, .. } => {
                 // What has gathered is shared out by halves: were all of it this slot's, who comes first would have it.
@@ -354,6 +358,16 @@ impl Bucket {
             Kind::Concurrency => u64::from(cap) * slot,
         };
         part(capacity, u64::from(self.alpha_milli()), u64::from(ALPHA_WHOLE))
+    }
+
+    /// A limit of an hour or a day says nothing of a second: a quarter of what is planned for later may be had early, an
+    /// eighth of that in each slot. The rest is for whoever comes later. In shorter windows the wait is short, and who
+    /// comes early would take it from those who ask evenly.
+    fn ahead_milli(&self, room_milli: u64, planned_milli: u64) -> u64 {
+        if self.rule.window_ms() < AHEAD_WINDOW_MS {
+            return 0;
+        }
+        room_milli.saturating_sub(planned_milli / 4 * 3) / 8
     }
 
     /// How large one block may be: what a crash forfeits.
