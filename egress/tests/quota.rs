@@ -216,3 +216,13 @@ fn who_runs_away_is_held_back() {
     assert!(field(&answer, "tidegate-outcome").unwrap().ends_with("; level=connection; source=quota"), "{answer}");
     assert!(asked.load(Ordering::Relaxed) > 5);
 }
+
+#[test]
+fn what_counts_as_a_failure_is_the_connectors_to_say() {
+    let (origin, asked) = first(usize::MAX, "HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n");
+    let rig = Rig::with_limits(&origin, "breaker_faults = [\"dns\", \"connect\", \"tls\", \"timeout\", \"broken\"]\n");
+    for _ in 0..30 {
+        assert_eq!(status(&call(&rig, "/a", "")), 500);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 30);
+}

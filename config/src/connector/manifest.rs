@@ -45,8 +45,31 @@ pub struct Manifest {
     pub correlation_headers: Box<[Box<str>]>,
     /// Whether its hosts may be reached through a tunnel, where nothing of this holds.
     pub tunnel: bool,
+    /// What counts as a failure for the breaker of a tenant's calls; empty: it has none.
+    pub breaker_faults: Box<[BreakerFault]>,
     /// Its limits, and how its answers speak of them; [`QuotaProfile::unknown`] where the manifest says nothing.
     pub quota: Box<QuotaProfile>,
+}
+
+/// A way in which calls to a provider can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreakerFault {
+    /// The name could not be resolved.
+    Dns,
+    /// No connection.
+    Connect,
+    /// No TLS.
+    Tls,
+    /// No answer in time.
+    Timeout,
+    /// The answer broke off, or was none.
+    Broken,
+    /// A status of 500 to 599 that is no throttle.
+    ServerError,
+}
+
+impl BreakerFault {
+    pub const ALL: [Self; 6] = [Self::Dns, Self::Connect, Self::Tls, Self::Timeout, Self::Broken, Self::ServerError];
 }
 
 /// Where the provider's SDKs put their key: there a grant comes in, and from there it is taken away.
@@ -123,6 +146,9 @@ settings! {
         /// Whether its hosts may be reached through a tunnel too, where policy allows it.
         tunnel: bool = false, Flag, live,
             "A tunnel evades quota, credentials and evidence.";
+        /// What counts as a failure for the breaker of a tenant's calls to it; an empty list is no breaker.
+        breaker_faults: Vec<BreakerFault> = BreakerFault::ALL.to_vec(), List(breaker_fault(), 0..=6), live,
+            "A provider that says 500 for bad input works: leave `server-error` out.";
         /// Its limits, and how its answers speak of them.
         quota: Option<QuotaTable> = None, Maybe(Table), live,
             "Without it nothing is limited here; what any answer says in a standard form counts all the same.";
@@ -170,6 +196,17 @@ const fn slot() -> Choice<Slot> {
         ("basic-password", Slot::BasicPassword),
         ("header", Slot::Header),
         ("query", Slot::Query),
+    ])
+}
+
+const fn breaker_fault() -> Choice<BreakerFault> {
+    Choice(&[
+        ("dns", BreakerFault::Dns),
+        ("connect", BreakerFault::Connect),
+        ("tls", BreakerFault::Tls),
+        ("timeout", BreakerFault::Timeout),
+        ("broken", BreakerFault::Broken),
+        ("server-error", BreakerFault::ServerError),
     ])
 }
 
@@ -259,6 +296,7 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
         idempotency_header: table.idempotency_header.map(Into::into),
         correlation_headers: correlation.into_iter().map(|name| name.value.into()).collect(),
         tunnel: table.tunnel,
+        breaker_faults: table.breaker_faults.into(),
         quota: Box::new(profile.unwrap_or_else(QuotaProfile::unknown)),
     })
 }

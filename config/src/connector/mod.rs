@@ -16,5 +16,5 @@ mod reference;
 
 pub use catalogue::Catalogue;
 pub use headers::HeaderList;
-pub use manifest::{AuthSlot, GENERIC, Manifest, Redirects};
+pub use manifest::{AuthSlot, BreakerFault, GENERIC, Manifest, Redirects};
 pub use reference::connectors_markdown;

@@ -8,13 +8,14 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use config::connector::Manifest;
 use config::connector::quota::{Ceiling, ConnectionQuota, QuotaKind, QuotaProfile};
+use config::connector::{BreakerFault, Manifest};
 use domain::{ConnectionId, TenantId};
+use ratelimit::PairKey;
+use ratelimit::breaker::{self, Fault, Faults};
 use ratelimit::quota::holder::{Holder, Need, Per, Route};
 use ratelimit::quota::{Application, BucketKey, CAP_MAX, Kind, LEGS_MAX, Level, Metered, Name, Rule, RuleSpec, Share};
 use ratelimit::signals::{self, Call, LimitRule, Scopes};
-use ratelimit::{PairKey, ProviderKey};
 
 use super::named;
 use super::rules::QuotaRules;
@@ -36,7 +37,8 @@ pub struct Metering {
     pair: PairKey,
     /// The account: what may run away.
     pub(super) account: PairKey,
-    pub(super) provider: ProviderKey,
+    /// What counts against its breaker.
+    faults: Faults,
     lines: Mutex<Lines>,
 }
 
@@ -99,7 +101,7 @@ impl Metering {
             own,
             pair,
             account: PairKey::connection(tenant, connection),
-            provider: ProviderKey::of(connector),
+            faults: faults_of(manifest),
             lines: Mutex::default(),
         }
     }
@@ -108,9 +110,19 @@ impl Metering {
         self.pair
     }
 
+    /// The rules of its breaker.
+    pub(super) fn breaker(&self, rules: breaker::Rules) -> breaker::Rules {
+        breaker::Rules { counted: self.faults, ..rules }
+    }
+
     /// Whom the provider is told apart by.
     pub(super) fn application(&self) -> &Application {
         &self.application
+    }
+
+    #[cfg(test)]
+    pub(super) fn kinds(&self) -> usize {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).known.len()
     }
 
     pub(super) fn account_name(&self) -> &Name {
@@ -229,6 +241,19 @@ impl LineKey {
         let parts = split.map(|limit| limit.bucket_of(&path).into()).collect();
         Self { costs, parts, source }
     }
+}
+
+fn faults_of(manifest: &Manifest) -> Faults {
+    manifest.breaker_faults.iter().fold(Faults::NONE, |faults, fault| {
+        faults.with(match fault {
+            BreakerFault::Dns => Fault::Dns,
+            BreakerFault::Connect => Fault::Connect,
+            BreakerFault::Tls => Fault::Tls,
+            BreakerFault::Timeout => Fault::Timeout,
+            BreakerFault::Broken => Fault::Broken,
+            BreakerFault::ServerError => Fault::ServerError,
+        })
+    })
 }
 
 /// Until when a profile's rules are those of now: where days are counted, to the end of this one.

@@ -87,7 +87,8 @@ impl Quota {
 
     /// Is the destination known not to work for this tenant? Asked before anything is looked up or leased.
     pub(crate) fn ask_breaker(self: &Arc<Self>, wanted: &Wanted<'_>) -> Result<Permit, Park> {
-        let (key, rules) = (wanted.pair(), wanted.rules.breaker);
+        let rules = wanted.rules.breaker;
+        let (key, rules) = (wanted.pair(), wanted.metering().map_or(rules, |metering| metering.breaker(rules)));
         let now = Now::of(&*self.clock);
         let ticket = self.breakers.admit(key, &rules, now).map_err(|refused| Park {
             release_ms: refused.retry_after_ms.max(1),
