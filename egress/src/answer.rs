@@ -43,7 +43,6 @@ pub(crate) struct Told<'a> {
     pub(crate) error_type: Option<ErrorType>,
     /// `rcode` of a DNS error.
     pub(crate) rcode: Option<&'a str>,
-    pub(crate) retry_after: Option<Duration>,
     /// The call is to come again.
     pub(crate) park: Option<&'a Park>,
     /// Retries that are left, where it is known to whom and where.
@@ -117,7 +116,7 @@ impl Told<'_> {
 
     /// Rounded up: who waits less asks too early.
     fn retry_after_seconds(&self) -> Option<u64> {
-        let told = self.retry_after.map(whole_seconds);
+        let told = self.park.map(|park| whole_seconds(park.release()));
         let waits = matches!(self.refusal.status(), 429 | 503);
         told.or_else(|| waits.then_some(RETRY_AFTER_SECONDS))
     }
@@ -150,6 +149,8 @@ pub(crate) fn put(fields: &mut http::HeaderMap, name: HeaderName, value: &str) {
 mod tests {
     use domain::NodeId;
 
+    use crate::quota::ParkedBy;
+
     use super::*;
 
     fn told(refusal: Refusal, way: Way) -> Told<'static> {
@@ -160,7 +161,6 @@ mod tests {
             correlation: CorrelationId::new(1_764_424_000_123, NodeId(7), [7; 8]),
             error_type: None,
             rcode: None,
-            retry_after: None,
             park: None,
             retries_left: None,
         }
@@ -204,10 +204,9 @@ mod tests {
 
     #[test]
     fn a_wait_is_rounded_up() {
-        let after = |ms| {
-            let told =
-                Told { retry_after: Some(Duration::from_millis(ms)), ..told(Refusal::CallsLimited, Way::Absolute) };
-            told.retry_after_seconds()
+        let after = |release_ms| {
+            let park = Park { release_ms, level: "app", by: ParkedBy::Quota, detail: "".into() };
+            Told { park: Some(&park), ..told(Refusal::QuotaExhausted, Way::Governed) }.retry_after_seconds()
         };
         assert_eq!((after(1), after(1000), after(1001)), (Some(1), Some(1), Some(2)));
         assert_eq!(told(Refusal::Overloaded, Way::Absolute).retry_after_seconds(), Some(5));

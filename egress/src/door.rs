@@ -192,7 +192,6 @@ impl<C> Egress<C> {
             correlation: trace.correlation,
             error_type: no.error_type,
             rcode: no.rcode.as_deref(),
-            retry_after: no.retry_after,
             park: no.park.as_deref(),
             retries_left: self.retries_left(trace),
         };

@@ -1,7 +1,5 @@
 //! A no on its way to the caller, with what only the record is told.
 
-use std::time::Duration;
-
 use http::HeaderValue;
 use outbound::resolve::NotVetted;
 use outbound::{ErrorType, Refused, ResolveError};
@@ -20,7 +18,6 @@ pub(crate) struct No {
     pub(crate) error_type: Option<ErrorType>,
     /// What a DNS server said.
     pub(crate) rcode: Option<Box<str>>,
-    pub(crate) retry_after: Option<Duration>,
     /// Of the whole call: for the caller.
     pub(crate) send_state: SendState,
     /// Of the hop that it ended with, where that is another: for its record.
@@ -42,7 +39,6 @@ impl No {
             refusal,
             error_type: None,
             rcode: None,
-            retry_after: None,
             send_state: SendState::NotSent,
             hop_state: None,
             tried: None,
@@ -56,7 +52,7 @@ impl No {
 impl From<Park> for No {
     fn from(park: Park) -> Self {
         let (refusal, detail) = (park.by.refusal(), park.detail.clone());
-        Self { retry_after: Some(park.release()), park: Some(Box::new(park)), ..Self::new(refusal, detail) }
+        Self { park: Some(Box::new(park)), ..Self::new(refusal, detail) }
     }
 }
 
@@ -99,9 +95,8 @@ impl From<NoExit> for No {
 impl From<HopFault> for No {
     fn from(fault: HopFault) -> Self {
         let HopFault { refusal, error_type, state, detail, tried, park } = fault;
-        let retry_after = park.as_ref().map(|park| park.release());
         let no = Self::new(refusal, detail);
-        Self { error_type: Some(error_type), send_state: state, tried, park, retry_after, ..no }
+        Self { error_type: Some(error_type), send_state: state, tried, park, ..no }
     }
 }
 

@@ -32,8 +32,7 @@ fn requests(manifest: &Manifest) -> Vec<(String, String)> {
         let methods = if one.methods.is_empty() { vec!["GET".into()] } else { one.methods.to_vec() };
         let paths = if one.paths.is_empty() { vec!["/".into()] } else { one.paths.to_vec() };
         methods.into_iter().flat_map(move |method| {
-            let path = |path: &Box<str>| (method.to_string(), path.replace('*', "x"));
-            paths.iter().map(path).collect::<Vec<_>>()
+            paths.iter().map(|path| (method.to_string(), path.replace('*', "x"))).collect::<Vec<_>>()
         })
     };
     let told = |limit: &QuotaLimit| {

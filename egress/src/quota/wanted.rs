@@ -126,5 +126,5 @@ impl Quota {
 /// The address that a call leaves from, as far as it is known before it is dialled.
 fn leaves_from(exit: &Exit) -> Option<IpAddr> {
     let Exit::From(exit) = exit else { return None };
-    exit.v4.map(IpAddr::V4).or(exit.v6.map(IpAddr::V6))
+    exit.v4.map(IpAddr::V4).or_else(|| exit.v6.map(IpAddr::V6))
 }

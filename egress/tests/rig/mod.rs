@@ -1,6 +1,7 @@
 //! A running role with one tenant, and origins that remember what they saw.
 #![allow(dead_code, reason = "each test needs a part of it")]
 
+pub(crate) mod metered;
 pub(crate) mod secure;
 
 use std::collections::HashMap;
@@ -14,18 +15,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use config::connector::quota::Ceiling;
 use data_encoding::BASE64URL_NOPAD;
-use domain::{Clock, ConnectionId, NodeId, SystemClock, TenantId};
+use domain::{Clock, NodeId, SystemClock, TenantId};
 use listen::{Behaviour, Bound, Forms, Server, ServerHandle, Service, Silent};
 use outbound::dial::DialSettings;
 use outbound::{
     AddressTable, Alpn, Answer, Dialer, HostName, Opening, Own, Resolve, ResolveError, Roots, Rules, TlsClient,
 };
-use ratelimit::breaker::Breakers;
-use ratelimit::quota::holder::{BootClock, Holder};
-use ratelimit::quota::{HolderId, InProcess};
-use ratelimit::retry_budget::RetryBudgets;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use secure::Pki;
@@ -35,15 +31,12 @@ use tidegate_egress::caller::{
     REVOCATIONS_FILE, Revocation, Revocations, Revoked, TokenEntry, Until, new_token, revoke,
 };
 use tidegate_egress::forward::{Forward, ForwardSettings};
-use tidegate_egress::governed::{Connection, Connector};
 use tidegate_egress::metrics::Metrics;
 use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, SniRule, TenantPolicy};
-use tidegate_egress::quota::{Metering, Quota, QuotaRules};
+use tidegate_egress::quota::QuotaRules;
 use tidegate_egress::switches::file::{self, throw};
 use tidegate_egress::switches::{Scope, Switch, Switches};
-use tidegate_egress::{
-    Callers, Calls, Egress, Ends, Entry, Exits, Parts, Policy, Record, Recorder, Settings, Snapshot,
-};
+use tidegate_egress::{Callers, Calls, Egress, Ends, Exits, Parts, Policy, Record, Recorder, Settings, Snapshot};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -108,44 +101,6 @@ impl Rig {
         Self::with(Some(origin), Vec::new(), None)
     }
 
-    /// The same, where the provider's limits are these: `[quota]` of a manifest.
-    pub(crate) fn with_limits(origin: &Origin, quota: &str) -> Self {
-        let rig = Self::with_connection_to(origin);
-        rig.limit(origin, quota);
-        rig
-    }
-
-    pub(crate) fn limit(&self, origin: &Origin, quota: &str) {
-        let connections = tidegate_egress::Connections::new([connection_by(origin, &limited(quota))]);
-        self.put(connections, QuotaRules::default(), roots_of(Some(origin)));
-    }
-
-    /// The same, where nobody vouches for the provider.
-    pub(crate) fn trust_nobody(&self, origin: &Origin, quota: &str) {
-        let connections = tidegate_egress::Connections::new([connection_by(origin, &limited(quota))]);
-        self.put(connections, QuotaRules::default(), roots_of(None));
-    }
-
-    /// The same connections, by other rules.
-    pub(crate) fn set_quota(&self, origin: &Origin, quota: QuotaRules) {
-        self.put(tidegate_egress::Connections::new([connection_to(origin)]), quota, roots_of(Some(origin)));
-    }
-
-    fn put(&self, connections: tidegate_egress::Connections, quota: QuotaRules, roots: Roots) {
-        let parts = self.egress.parts();
-        let before = parts.snapshot.load_full();
-        parts.snapshot.store(Arc::new(Snapshot {
-            settings: before.settings.clone(),
-            names: before.names.clone(),
-            policy: before.policy.clone(),
-            rules: Arc::clone(&before.rules),
-            exits: before.exits.clone(),
-            connections,
-            tls: TlsClient::new(&roots, None, &[Alpn::Http11]).unwrap(),
-            quota,
-        }));
-    }
-
     /// The same, with this switched off.
     pub(crate) fn with_connection_and_switch(origin: &Origin, scope: Scope) -> Self {
         Self::with(Some(origin), vec![Switch { scope, since_unix_ms: 1, reason: "a test".into() }], None)
@@ -199,31 +154,14 @@ impl Rig {
             metrics: Arc::new(Metrics::register(&mut registry)),
             cut_at: std::sync::OnceLock::new(),
         };
-        let table = AddressTable::shipped();
-        let ports: Vec<u16> = (1..=u16::MAX).collect();
-        let opening = Opening::new("*.test", vec!["127.0.0.0/8".parse().unwrap()], ports.clone(), &table).unwrap();
-        let rules = Rules { table: Arc::new(table), own: Own::default(), nat64: Vec::new() };
-        let deny = [
-            Arc::new(Rule::parse("denied.test").unwrap()),
-            Arc::new(Rule { ports: Some([9].into()), ..Rule::parse("origin.test").unwrap() }),
-        ];
-        let everybody = Everybody {
-            connect_ports: ports.clone().into(),
-            ports: ports.into(),
-            deny: tidegate_egress::policy::Rules::new(deny),
-            ..Everybody::default()
-        };
-        let own = RolePolicy { mode: Mode::Open, openings: Arc::new([opening]), ..RolePolicy::default() };
-        let trying = RolePolicy { sni: SniRule::Report, ..own.clone() };
-        let policy = TenantPolicy { own, roles: HashMap::from([("trying".into(), trying)]), ..TenantPolicy::default() };
-        let tenants = HashMap::from([(tenant, Arc::new(policy))]);
+        let (policy, rules) = policy_of(tenant);
         let snapshot = Snapshot {
             settings: Settings::of(file),
             names: tidegate_egress::forward::headers::Names::new("edge", None).unwrap(),
-            policy: Policy::new(Arc::new(everybody), tenants),
+            policy,
             rules: Arc::new(rules),
             exits: Exits::default(),
-            connections: tidegate_egress::Connections::new(provider.map(connection_to)),
+            connections: tidegate_egress::Connections::new(provider.map(metered::connection_to)),
             tls: TlsClient::new(&roots_of(provider), None, &[Alpn::Http2, Alpn::Http11]).unwrap(),
             quota: QuotaRules::default(),
         };
@@ -237,7 +175,7 @@ impl Rig {
             dialer: Dialer::new(DialSettings::default()),
             calls: Arc::new(Calls::default()),
             tunnels: Arc::default(),
-            quota: Arc::new(quota()),
+            quota: Arc::new(metered::quota()),
             ends: Arc::new(ends),
         });
         let egress = Arc::new(egress);
@@ -388,6 +326,29 @@ impl Rig {
     }
 }
 
+/// `*.test` is open to the tenant, on every port of loopback.
+fn policy_of(tenant: TenantId) -> (Policy, Rules) {
+    let table = AddressTable::shipped();
+    let ports: Vec<u16> = (1..=u16::MAX).collect();
+    let opening = Opening::new("*.test", vec!["127.0.0.0/8".parse().unwrap()], ports.clone(), &table).unwrap();
+    let rules = Rules { table: Arc::new(table), own: Own::default(), nat64: Vec::new() };
+    let deny = [
+        Arc::new(Rule::parse("denied.test").unwrap()),
+        Arc::new(Rule { ports: Some([9].into()), ..Rule::parse("origin.test").unwrap() }),
+    ];
+    let everybody = Everybody {
+        connect_ports: ports.clone().into(),
+        ports: ports.into(),
+        deny: tidegate_egress::policy::Rules::new(deny),
+        ..Everybody::default()
+    };
+    let own = RolePolicy { mode: Mode::Open, openings: Arc::new([opening]), ..RolePolicy::default() };
+    let trying = RolePolicy { sni: SniRule::Report, ..own.clone() };
+    let policy = TenantPolicy { own, roles: HashMap::from([("trying".into(), trying)]), ..TenantPolicy::default() };
+    let tenants = HashMap::from([(tenant, Arc::new(policy))]);
+    (Policy::new(Arc::new(everybody), tenants), rules)
+}
+
 /// Looks after what is under way, until the rig is gone.
 fn keep_right(egress: Arc<Egress>, switches: Arc<Switches>, revocations: Arc<Revocations>) {
     std::thread::spawn(move || {
@@ -397,28 +358,6 @@ fn keep_right(egress: Arc<Egress>, switches: Arc<Switches>, revocations: Arc<Rev
         let keeping = egress.keep_right();
         runtime.block_on(async { tokio::time::timeout(Duration::from_mins(1), keeping).await.unwrap_err() });
     });
-}
-
-/// A node of its own, with a centre that remembers as long as it runs.
-fn quota() -> Quota {
-    let clock: Arc<dyn Clock> = Arc::new(BootClock::default());
-    let holder = Holder::new(ratelimit::quota::holder::Settings::default(), HolderId(1), Arc::clone(&clock)).unwrap();
-    let centre = Arc::new(InProcess::volatile(Arc::clone(&clock), 10_000));
-    let runs = holder.clone();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async {
-            let stop = tokio::time::sleep(Duration::from_mins(1));
-            runs.run(centre, stop, Duration::ZERO).await;
-        });
-    });
-    let bounds = ratelimit::Bounds { per_tenant: 100, total: 10_000 };
-    let guards = (
-        Arc::new(Breakers::new(bounds)),
-        RetryBudgets::new(bounds),
-        Arc::new(ratelimit::runaway::Runaways::new(bounds)),
-    );
-    Quota::new(clock, holder, guards, Arc::new(tidegate_egress::quota::Silent))
 }
 
 /// A clock that is ahead of another by so much.
@@ -465,55 +404,6 @@ fn callers_of(issuer: &Ed25519KeyPair, token: TokenEntry, only_tls: bool) -> Cal
 fn roots_of(provider: Option<&Origin>) -> Roots {
     let own = provider.and_then(|origin| origin.certificate.as_ref());
     own.map_or_else(|| Roots::of_the_system().unwrap(), |pem| Roots::from_pem(pem.as_bytes()).unwrap())
-}
-
-/// A connector of the host `origin.test` with these limits.
-fn limited(quota: &str) -> config::connector::Manifest {
-    let directory = tempfile::tempdir().unwrap();
-    let text = format!(
-        "connector = \"limited\"\ntitle = \"Limited\"\nchecked = \"2026-11-30\"\nhosts = [\"origin.test\"]\n\
-         auth = {{ slot = \"bearer\" }}\nheaders = {{ response = [\"*\"], request = [\"*\"] }}\n{quota}"
-    );
-    std::fs::write(directory.path().join("limited.toml"), text).unwrap();
-    let (catalogue, faults) = config::connector::Catalogue::shipped().unwrap().with_directory(directory.path());
-    let catalogue = catalogue.unwrap_or_else(|| panic!("{faults:?}"));
-    let manifest = catalogue.manifests().find(|manifest| manifest.connector.as_str() == "limited");
-    (**manifest.unwrap()).clone()
-}
-
-fn connection_to(origin: &Origin) -> (TenantId, Entry) {
-    let catalogue = config::connector::Catalogue::shipped().unwrap();
-    let manifest = catalogue.manifests().find(|manifest| manifest.is_generic()).unwrap();
-    let names = ["x-request-id".into()].into();
-    connection_by(origin, &config::connector::Manifest { correlation_headers: names, ..(**manifest).clone() })
-}
-
-fn connection_by(origin: &Origin, manifest: &config::connector::Manifest) -> (TenantId, Entry) {
-    let id = manifest.connector.clone();
-    let connector = Arc::new(Connector::new(Arc::new(manifest.clone())).unwrap());
-    let written = config::Connection {
-        id: ConnectionId::parse("conn_api").unwrap(),
-        connector: id,
-        base_url: format!("https://{}/base", origin.name()).into(),
-        credential: Some(0),
-        tls: None,
-        http2: None,
-        quota: None,
-        usable: true,
-        line: 1,
-    };
-    let credential = config::Credential {
-        id: "cred".into(),
-        kind: config::CredentialKind::Bearer,
-        value: Some(domain::Secret::new(b"the-real-key".to_vec())),
-        line: 1,
-    };
-    let connection = Connection::new(&written, Some(&credential), &connector).unwrap();
-    let tenant = TenantId::parse("acme").unwrap();
-    let metering =
-        Metering::new(&tenant, &written.id, (connector.manifest(), &origin.name()), (Ceiling::default(), None));
-    let connection = connection.metered(metering);
-    (tenant, Entry { connection: Arc::new(connection), tls: None })
 }
 
 impl Drop for Rig {
