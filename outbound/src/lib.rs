@@ -16,7 +16,7 @@
 //! - `dial.rs`: how a connection comes about
 //!
 //! Policy (which tenant may go where, on which ports, by which methods), redirects, credentials and pools are for
-//! those who call; nothing here knows of tenants. What is given in: the table, the appliance's own addresses, NAT64
+//! those who call; nothing here knows of tenants, nor of what a service of the operator's speaks ([`OperatorDialer`]). What is given in: the table, the appliance's own addresses, NAT64
 //! prefixes ([`Rules`]), and the openings of the role that asks ([`Opening`]).
 //!
 //! ```
@@ -38,6 +38,7 @@ mod embedded;
 mod exit;
 mod nat64;
 mod opening;
+mod operator;
 mod own;
 mod proxy_status;
 mod refused;
@@ -50,6 +51,7 @@ pub use dial::{Alpn, DialError, DialSettings, Dialer, Dialled, Roots, TlsClient}
 pub use exit::{Exit, ExitAddress, Source};
 pub use nat64::{Nat64Fault, Nat64Prefix};
 pub use opening::{Opening, OpeningFault};
+pub use operator::{NotReached, OperatorDialer};
 pub use own::{Own, interface_addresses, is_on_machine};
 pub use proxy_status::ErrorType;
 pub use refused::Refused;

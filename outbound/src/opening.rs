@@ -60,6 +60,17 @@ impl Opening {
         Ok(Self { host, networks, ports })
     }
 
+    /// What an operator's own file names as a service that the appliance itself needs: this host and port, wherever
+    /// inside it is. What is `never` dialled stays shut.
+    pub(crate) fn of_operator(authority: &Authority, table: &AddressTable) -> Self {
+        let internal = table.rows().filter(|row| row.verdict == Verdict::Internal);
+        Self {
+            host: HostPattern::Exactly(authority.host().clone()),
+            networks: internal.map(|row| row.prefix).collect(),
+            ports: vec![authority.port()],
+        }
+    }
+
     /// Whether this opens the name and port, whatever the name resolves to.
     pub(crate) fn names(&self, authority: &Authority) -> bool {
         self.host.covers(authority.host()) && self.ports.contains(&authority.port())

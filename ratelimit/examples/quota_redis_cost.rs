@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tidegate_ratelimit::quota::redis::{Address, RedisCentre, RedisSettings, Servers};
+use tidegate_ratelimit::quota::redis::{Address, Dial, RedisCentre, RedisSettings, Servers, Stream};
 use tidegate_ratelimit::quota::{
     Acquire, Application, Body, BucketKey, CAP_MAX, Centre, Class, HolderId, Kind, Leg, Lessee, Level, Metered, Name,
     Op, Penalise, Rule, RuleSpec, Share, Tally, Why,
@@ -19,6 +19,19 @@ const GCRA: &str = "local t = redis.call('TIME') local now = t[1] * 1000 + math.
                     local tat = math.max(tonumber(redis.call('GET', KEYS[1]) or now), now) + tonumber(ARGV[1]) \
                     if tat - now > tonumber(ARGV[2]) then return 0 end \
                     redis.call('SET', KEYS[1], tat, 'PX', ARGV[2]) return 1";
+
+/// Dials where it was told to, as a measurement may.
+#[derive(Debug)]
+struct Plain;
+
+#[async_trait::async_trait]
+impl Dial for Plain {
+    async fn dial(&self, host: &str, port: u16) -> std::io::Result<Box<dyn Stream>> {
+        let stream = tokio::net::TcpStream::connect((host, port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
+}
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -89,7 +102,7 @@ async fn main() {
     let address = std::env::args().nth(1).expect("HOST:PORT of a Redis that nobody else uses");
     let client = redis::Client::open(format!("redis://{address}")).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let mut settings = RedisSettings::new(Servers::One(Address::parse(&address).unwrap()));
+    let mut settings = RedisSettings::new(Servers::One(Address::parse(&address).unwrap()), Arc::new(Plain));
     settings.budget = Duration::from_secs(5);
     let (centre, _pushes) = RedisCentre::new(settings, &tokio::runtime::Handle::current());
 

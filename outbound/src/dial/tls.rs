@@ -55,6 +55,11 @@ impl Roots {
         Ok(Self(Arc::new(store)))
     }
 
+    /// The same, for who verifies by itself.
+    pub fn store(&self) -> Arc<RootCertStore> {
+        Arc::clone(&self.0)
+    }
+
     /// These and no others: a private authority of the operator's, for one connection. Every one has to be good.
     pub fn from_pem(pem: &[u8]) -> Result<Self, TlsSettingsFault> {
         let mut store = RootCertStore::empty();

@@ -58,12 +58,13 @@ struct State {
     life: Life,
 }
 
+/// Where a centre is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Life {
+pub enum Life {
     /// Without a file: everything is forgotten at the end.
     Volatile,
     Open,
-    /// The disk failed: nothing can be promised any more.
+    /// The disk failed: nothing can be promised any more, and nothing is granted.
     Failed,
     /// Handed over to a successor, or about to be.
     Closed,
@@ -153,6 +154,11 @@ impl InProcess {
             Life::Failed => Err(NoteError::Journal),
             Life::Volatile | Life::Open | Life::Closed => Ok(()),
         }
+    }
+
+    /// Where it is in its life.
+    pub fn life(&self) -> Life {
+        lock(&self.0.state).life
     }
 
     /// Remembers a note, or that there is none any more. It is on disk when this returns.

@@ -37,4 +37,4 @@ pub use fault::Fault;
 pub use library::LIBRARY;
 pub use push::{Push, Pushes};
 pub use settings::{Address, Credentials, InvalidAddress, RedisSettings, Servers};
-pub use tls::{TlsFault, client_config};
+pub use tls::{TlsFault, client_config, client_config_of};

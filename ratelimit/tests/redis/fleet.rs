@@ -1,5 +1,6 @@
 //! More than one server: Sentinel, Cluster; and TLS.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{CertificateParams, DnType, Issuer, KeyPair, SanType};
@@ -12,10 +13,10 @@ use tidegate_ratelimit::quota::{Answer, Application, Body, Centre, Op, Penalise,
 use tokio::runtime::Handle;
 
 use crate::faults::{Node, limit};
-use crate::server::{Server, free_port};
+use crate::server::{Plain, Server, free_port};
 
 fn settings(servers: Servers) -> RedisSettings {
-    RedisSettings { budget: Duration::from_secs(2), ..RedisSettings::new(servers) }
+    RedisSettings { budget: Duration::from_secs(2), ..RedisSettings::new(servers, Arc::new(Plain)) }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
-use tidegate_ratelimit::quota::redis::{Address, Pushes, RedisCentre, RedisSettings, Servers};
+use tidegate_ratelimit::quota::redis::{Address, Dial, Pushes, RedisCentre, RedisSettings, Servers, Stream};
 use tokio::runtime::Handle;
 
 pub(crate) struct Server {
@@ -15,6 +15,19 @@ pub(crate) struct Server {
     pub(crate) port: u16,
     directory: Arc<TempDir>,
     arguments: Vec<String>,
+}
+
+/// Dials loopback, as the tests of this crate may.
+#[derive(Debug)]
+pub(crate) struct Plain;
+
+#[async_trait::async_trait]
+impl Dial for Plain {
+    async fn dial(&self, host: &str, port: u16) -> std::io::Result<Box<dyn Stream>> {
+        let stream = tokio::net::TcpStream::connect((host, port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
 }
 
 /// A port that nobody listens on. Another process may take it before we do, which the start then notices.
@@ -64,7 +77,7 @@ impl Server {
     }
 
     pub(crate) fn settings(&self) -> RedisSettings {
-        let mut settings = RedisSettings::new(Servers::One(self.address()));
+        let mut settings = RedisSettings::new(Servers::One(self.address()), Arc::new(Plain));
         // The machine of a test may be busy with others.
         settings.budget = Duration::from_secs(2);
         settings

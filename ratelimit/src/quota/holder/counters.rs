@@ -27,6 +27,8 @@ pub struct Counters {
     pub(super) spoilt: AtomicU64,
     pub(super) throttled: AtomicU64,
     pub(super) dropped: AtomicU64,
+    pub(super) overshoots: AtomicU64,
+    pub(super) overshoot_units: AtomicU64,
     pub(super) epochs: AtomicU64,
     latency: Classes,
     age: Classes,
@@ -70,6 +72,9 @@ pub struct Snapshot {
     pub throttled: u64,
     /// What could not be remembered to be told: observations and settlements.
     pub dropped: u64,
+    /// Observations by which a provider has counted more than the centre had granted, and by how many units.
+    pub overshoots: u64,
+    pub overshoot_units: u64,
     /// How often an application's centre began another life.
     pub epochs: u64,
     /// Answers of the centre by the time they took.
@@ -133,6 +138,8 @@ impl Counters {
             spoilt: of(&self.spoilt),
             throttled: of(&self.throttled),
             dropped: of(&self.dropped),
+            overshoots: of(&self.overshoots),
+            overshoot_units: of(&self.overshoot_units),
             epochs: of(&self.epochs),
             latency,
             latency_sum_ms,

@@ -357,7 +357,7 @@ impl<W: Token> Leases<W> {
                 self.shards.lock(shard).answered(&self.common, seq, sent_ms, result, now_ms, &mut effects);
             }
             Ticket::Ask { .. } => {}
-            Ticket::Tell { id } => self.common.tell.answered(id, result, now_ms),
+            Ticket::Tell { id } => self.common.tell.answered(&self.common.counters, id, result, now_ms),
         }
         for app in std::mem::take(&mut effects.epochs) {
             for mut shard in self.shards.each() {

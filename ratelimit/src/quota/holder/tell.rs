@@ -14,7 +14,7 @@ use crate::quota::op::{Body, Lessee, Metered, Observe, Op, Penalise, Settle, Why
 use crate::quota::rule::{CAP_MAX, Rule};
 
 use super::bucket::Bucket;
-use super::counters::add;
+use super::counters::{Counters, add};
 use super::leases::{Common, Sending, Ticket};
 use super::route::{Route, Station};
 
@@ -239,9 +239,16 @@ impl Tell {
         self.state().due.first().map(|&(due_ms, _)| due_ms)
     }
 
-    pub(super) fn answered(&self, id: u64, result: Result<Reply, AskError>, now_ms: u64) {
+    pub(super) fn answered(&self, counters: &Counters, id: u64, result: Result<Reply, AskError>, now_ms: u64) {
         let mut state = self.state();
         let Some(told) = state.told.get(&id) else { return };
+        if let (What::Observe(_), Ok(Reply { answer: Answer::Done { units }, .. })) = (&told.what, &result)
+            && *units > 0
+        {
+            // More than all that was granted, spent or not: others use this quota too, or we went over it.
+            add(&counters.overshoots, 1);
+            add(&counters.overshoot_units, u64::from(*units));
+        }
         let again_ms = now_ms + (AGAIN_MS << told.attempts.min(10)).min(AGAIN_MS_MAX);
         let is_lost = result.is_err();
         let is_again = match (&told.what, result) {

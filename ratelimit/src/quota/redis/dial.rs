@@ -10,7 +10,6 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::fault::Fault;
@@ -21,7 +20,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Opens connections, for whoever lets nobody else do it.
+/// Opens connections: nothing here does.
 #[async_trait]
 pub trait Dial: Send + Sync + std::fmt::Debug {
     /// A stream to there, without TLS.
@@ -62,20 +61,10 @@ pub(super) async fn open(
 }
 
 async fn stream(settings: &RedisSettings, address: &Address) -> Result<Box<dyn Stream>, Fault> {
-    let opened = match &settings.dial {
-        Some(dial) => dial.dial(&address.host, address.port).await,
-        None => connect(address).await,
-    };
-    let stream = opened.map_err(|_| Fault::NotReached)?;
+    let stream = settings.dial.dial(&address.host, address.port).await.map_err(|_| Fault::NotReached)?;
     let Some(tls) = &settings.tls else { return Ok(stream) };
     let name = ServerName::try_from(address.host.to_string()).map_err(|_| Fault::Tls)?;
     let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await.map_err(|_| Fault::Tls)?;
-    Ok(Box::new(stream))
-}
-
-async fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
-    let stream = TcpStream::connect((&*address.host, address.port)).await?;
-    stream.set_nodelay(true)?;
     Ok(Box::new(stream))
 }
 

@@ -82,8 +82,8 @@ pub struct RedisSettings {
     pub credentials: Credentials,
     /// Trust and identity; none is plain text. [`super::client_config`] makes one.
     pub tls: Option<Arc<ClientConfig>>,
-    /// How connections are opened, if not from here.
-    pub dial: Option<Arc<dyn Dial>>,
+    /// How connections are opened: never from here.
+    pub dial: Arc<dyn Dial>,
     /// Longest wait of an ask, everything included. A call waits for it.
     pub budget: Duration,
     /// Longest opening of a connection: name, TCP, TLS, login, library. Nobody waits for longer than the budget.
@@ -103,12 +103,12 @@ pub struct RedisSettings {
 }
 
 impl RedisSettings {
-    pub fn new(servers: Servers) -> Self {
+    pub fn new(servers: Servers, dial: Arc<dyn Dial>) -> Self {
         Self {
             servers,
             credentials: Credentials::default(),
             tls: None,
-            dial: None,
+            dial,
             budget: Duration::from_millis(50),
             dial_limit: Duration::from_secs(2),
             stall_limit: Duration::from_secs(1),
@@ -123,6 +123,18 @@ impl RedisSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::redis::Stream;
+
+    /// Dials nothing.
+    #[derive(Debug)]
+    struct Nowhere;
+
+    #[async_trait::async_trait]
+    impl Dial for Nowhere {
+        async fn dial(&self, _: &str, _: u16) -> std::io::Result<Box<dyn Stream>> {
+            Err(std::io::ErrorKind::ConnectionRefused.into())
+        }
+    }
 
     #[test]
     fn addresses_are_read_and_written() {
@@ -138,7 +150,7 @@ mod tests {
 
     #[test]
     fn no_password_is_shown() {
-        let mut settings = RedisSettings::new(Servers::One(Address::parse("a:1").unwrap()));
+        let mut settings = RedisSettings::new(Servers::One(Address::parse("a:1").unwrap()), Arc::new(Nowhere));
         settings.credentials.password = Some(Secret::new(*b"hunter2"));
         assert!(!format!("{settings:?}").contains("hunter2"));
     }

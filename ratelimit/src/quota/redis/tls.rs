@@ -23,6 +23,14 @@ pub fn client_config(authorities: &[u8], identity: Option<(&[u8], &[u8])>) -> Re
     for certificate in certificates(authorities)? {
         roots.add(certificate).map_err(|_| TlsFault::Certificates)?;
     }
+    client_config_of(Arc::new(roots), identity)
+}
+
+/// The same with authorities that somebody has already, such as the system's.
+pub fn client_config_of(
+    roots: Arc<RootCertStore>,
+    identity: Option<(&[u8], &[u8])>,
+) -> Result<Arc<ClientConfig>, TlsFault> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -412,6 +412,28 @@ fn headers_are_told_seldom_and_at_once_when_little_is_left() {
 }
 
 #[test]
+fn what_a_provider_counts_beyond_what_was_granted_is_an_overshoot() {
+    let mut bench = bench();
+    let needs = [need("a", Level::Connection, "minute", fixed(1_000))];
+    let route = bench.route("t", &needs);
+    let observed = |bench: &mut Bench, remaining| {
+        let taken = bench.hold(&route, 1).unwrap();
+        let seen = Seen { limit: Some(1_000), remaining: Some(remaining), reset_ms: None };
+        bench.leases.observed(&taken, 0, seen, bench.now_ms);
+        bench.finish(&taken, true);
+        bench.pass(11_000);
+        let snapshot = bench.leases.counters().snapshot();
+        (snapshot.overshoots, snapshot.overshoot_units)
+    };
+    assert_eq!(observed(&mut bench, 999), (0, 0), "the one call");
+    let used = bench.used(&needs[0]);
+    let (overshoots, units) = observed(&mut bench, 500);
+    assert_eq!(overshoots, 1);
+    assert!((500 - 3 - used..=500 - used).contains(&units), "{units} beyond {used}");
+    assert_eq!(observed(&mut bench, 500), (overshoots, units), "that is counted by now");
+}
+
+#[test]
 fn a_shared_address_is_asked_after_the_application_whose_units_come_back() {
     let mut bench = bench();
     let needs = [need("a", Level::App, "minute", fixed(100)), need("src", Level::Source, "address", fixed(1))];
