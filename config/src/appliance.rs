@@ -4,6 +4,7 @@ mod cross_check;
 mod egress;
 mod part;
 mod places;
+mod quota;
 
 use std::path::Path;
 
@@ -99,6 +100,7 @@ fn directory_of(path: &Path) -> std::path::PathBuf {
 fn derive(appliance: &mut Appliance, table: &DeTable<'_>) {
     appliance.gateway.enabled &= table.contains_key("gateway");
     appliance.egress.enabled &= table.contains_key("egress");
+    appliance.quota.redis.tls.enabled &= find(table, &["quota", "redis", "tls"]).is_some();
     let beside = appliance.log.directory.parent().unwrap_or_else(|| Path::new("/"));
     if find(table, &["admin", "socket"]).is_none() {
         appliance.admin.socket = beside.join("tidegate.sock");

@@ -53,8 +53,9 @@ pub use secret::{ResolvedSecret, resolve_secret};
 pub use settings::{
     Admin, Appliance, Connectors, Egress, EgressDns, EgressLimits, EgressRanges, EgressRecords, EgressTls, Gateway,
     Holding, Http2, Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node,
-    NodeLimits, Opening, PlaintextGrants, Pool, PoolAddress, RetentionClass, SyncMode, Tenants, TlsVersion,
-    Unauthenticated, WhenFull,
+    NodeLimits, Opening, PlaintextGrants, Pool, PoolAddress, Quota, QuotaBreaker, QuotaDegraded, QuotaRedis,
+    QuotaRedisTls, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore, RedisMode, RetentionClass, SyncMode, Tenants,
+    TlsVersion, Unauthenticated, WhenFull,
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::{egress, find};
+use super::{egress, find, quota};
 use crate::document::Document;
 use crate::settings::Appliance;
 use crate::units::format_bytes;
@@ -60,6 +60,7 @@ pub(super) fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appl
     room(&mut check, appliance);
     listeners(&mut check, appliance);
     egress::cross_check(&mut check, appliance);
+    quota::cross_check(&mut check, appliance);
     directories(&mut check, appliance);
     names(&mut check, appliance);
     limits(&mut check, appliance);

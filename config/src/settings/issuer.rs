@@ -150,7 +150,7 @@ pub(super) const fn operator_reference() -> Text<String> {
 }
 
 /// `["acme", "beta"]`, or `["*"]`.
-struct WhoseForm;
+pub(super) struct WhoseForm;
 
 const fn whose() -> List<Text<Option<TenantId>>> {
     List(

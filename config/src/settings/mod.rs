@@ -13,6 +13,8 @@ mod log;
 mod node;
 mod opening;
 mod pool;
+mod quota;
+mod quota_redis;
 mod ranges;
 mod resolv_conf;
 
@@ -28,6 +30,8 @@ pub use node::{Admin, LogFormat, LogLevel, Logging, Node, Tenants};
 pub use opening::Opening;
 pub(crate) use pool::DEFAULT_POOL;
 pub use pool::{Pool, PoolAddress};
+pub use quota::{Quota, QuotaBreaker, QuotaDegraded, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore};
+pub use quota_redis::{QuotaRedis, QuotaRedisTls, RedisMode};
 pub use ranges::EgressRanges;
 
 use std::path::Path;
@@ -45,6 +49,8 @@ settings! {
         egress: Egress = Egress::default(), Table, restart, "";
         /// What is known of providers.
         connectors: Connectors = Connectors::default(), Table, live, "";
+        /// How limits of providers are shared out, and what guards calls beside them.
+        quota: Quota = Quota::default(), Table, live, "";
         /// The event log on this machine's disk.
         log: Log = Log::default(), Table, restart, "";
         /// Deliveries that could not be verified, kept apart for a second look.
@@ -111,6 +117,7 @@ impl Appliance {
         }
         self.egress.ranges.resolve_paths(directory);
         self.egress.tls.resolve_paths(directory);
+        self.quota.resolve_paths(directory);
         for issuer in &mut self.egress.issuer {
             issuer.resolve_paths(directory);
         }
