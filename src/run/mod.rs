@@ -11,6 +11,7 @@ mod logging;
 mod metrics;
 mod node;
 mod own_tls;
+mod quota;
 mod reload;
 mod sample;
 mod sink;
@@ -34,6 +35,7 @@ use self::health::Health;
 use self::ingress::Ingress;
 use self::metrics::ConfigMetrics;
 use self::node::Node;
+use self::quota::Quota;
 use self::reload::{Reloader, State};
 use self::sink::Sink;
 pub(crate) use self::way_out::{JudgedBy, Machine, judge as judge_calls};
@@ -53,6 +55,8 @@ pub(crate) enum RunError {
     Log { directory: PathBuf, reason: String },
     #[error("no call can be let out: {0}")]
     WayOut(String),
+    #[error("quota cannot be counted: {0}")]
+    Quota(String),
     #[error("loading the configuration ended in a fault of ours")]
     Load,
     #[error("cannot {what}")]
@@ -128,11 +132,17 @@ fn serve(
         deliveries.map(|bound| Ingress::open(bound, room.deliveries, appliance, clock, &mut registry)).transpose()?;
     let log = ingress.as_ref().map(|ingress| Arc::clone(&ingress.log));
     let holding = ingress.as_ref().and_then(|ingress| ingress.holding.clone());
-    let open = |bound| WayOut::open(bound, room.calls, (path, environment), appliance, clock, sink, &mut registry);
-    let way_out = calls.map(open).transpose()?;
+    let quota =
+        calls.is_some().then(|| Quota::open((path, environment), appliance, clock, &mut registry)).transpose()?;
+    let counted = quota.as_ref().map(Quota::opened);
+    let open = |(bound, quota)| {
+        WayOut::open(bound, room.calls, (path, environment), appliance, clock, sink, quota, &mut registry)
+    };
+    let way_out = calls.zip(counted).map(open).transpose()?;
     let records = way_out.as_ref().map(|way_out| Arc::clone(&way_out.log));
     let loader = way_out.as_ref().map(|way_out| Arc::clone(&way_out.loader));
-    let alarms = way_out.as_ref().map(WayOut::alarms).unwrap_or_default();
+    let mut alarms = way_out.as_ref().map(WayOut::alarms).unwrap_or_default();
+    alarms.extend(quota.iter().flat_map(Quota::alarms));
     let health = Arc::new(Health::new(registry, log.clone()).with_alarms(alarms));
     let compiled = compile(loader.as_deref(), appliance)?;
 
@@ -200,6 +210,9 @@ fn serve(
     let drained = server.run();
 
     beside.stop();
+    if let Some(quota) = quota {
+        quota.close();
+    }
     if let Some(records) = records {
         records.close();
     }

@@ -34,6 +34,7 @@ use super::egress_log::{self, EgressLog};
 use super::health::Alarm;
 use super::metrics::ListenerMetrics;
 use super::own_tls::{OwnTlsOf, SPOKEN};
+use super::quota::{self, InForce, Opened};
 use super::sink::Sink;
 use super::{RunError, listener_tls};
 
@@ -105,12 +106,12 @@ pub(super) fn bind(appliance: &Appliance) -> Result<Bound, RunError> {
 
 impl WayOut {
     pub(super) fn open(
-        bound: Bound,
-        connections_max: u32,
+        (bound, connections_max): (Bound, u32),
         (path, environment): (&Path, &Arc<dyn Environment>),
         appliance: &Appliance,
         clock: &Arc<dyn Clock>,
         sink: &Sink,
+        quota: &Opened,
         registry: &mut Registry,
     ) -> Result<Self, RunError> {
         let file = &appliance.egress;
@@ -169,6 +170,7 @@ impl WayOut {
             shelf,
             roots,
             tls,
+            figures: Arc::clone(&quota.figures),
         };
         Ok(Self {
             bound,
@@ -320,6 +322,7 @@ pub(crate) struct Loader {
     shelf: Arc<Shelf>,
     roots: Roots,
     tls: TlsClient,
+    figures: Arc<InForce>,
 }
 
 /// How many sockets this process may have.
@@ -376,6 +379,7 @@ pub(crate) fn judge(appliance: &Appliance, path: &Path, by: JudgedBy<'_>) -> (Op
         faults.extend(ranges::check_machine(&appliance.egress, path, outbound::is_on_machine));
     }
     let listener = listener_tls::judge(&appliance.egress.tls, path, environment, now_unix_ms, &mut faults);
+    quota::judge(appliance, path, environment, &mut faults);
     let sound = !config::has_errors(&faults);
     (sound.then_some(Judged { compiled, listener }), faults)
 }
@@ -455,6 +459,7 @@ impl Loader {
                 self.snapshot.load().names.clone()
             }
         };
+        self.figures.put(appliance, compiled.basis(), self.clock.unix_ms());
         self.snapshot.store(Arc::new(Snapshot {
             settings: Settings::of(&appliance.egress),
             names,

@@ -124,7 +124,9 @@ fn redis(check: &mut Check<'_, '_, '_>, redis: &QuotaRedis) {
             ),
             _ => None,
         };
-        message.into_iter().for_each(|message| check.fault(&["quota", "redis", "addresses"], message));
+        if let Some(message) = message {
+            check.fault(&["quota", "redis", "addresses"], message);
+        }
     }
     sentinel(check, redis);
     for (key, user, password) in

@@ -13,7 +13,7 @@ use crate::form::{AtLine, Choice, Count, Lined, List, Span, Table, needed, setti
 use crate::units::seconds;
 
 const MS: Duration = Duration::from_millis(1);
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// Who knows how much of each limit is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

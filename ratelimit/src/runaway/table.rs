@@ -146,6 +146,11 @@ impl Runaways {
         self.keys.each(|key, watch| keep(key, record::write(watch, now)));
     }
 
+    /// Every key and where it stands, without an attempt. One shard is held at a time: `read` should be quick.
+    pub fn verdicts(&self, rules: &Rules, mut read: impl FnMut(PairKey, Verdict)) {
+        self.keys.each(|key, watch| read(key, watch.verdict(rules)));
+    }
+
     /// Takes up a record that another process, or this node before, has kept.
     pub fn restore(&self, key: PairKey, bytes: &[u8], now: Now) -> Result<Restored, BadRecord> {
         let watch = record::read(bytes, now)?;

@@ -1,0 +1,121 @@
+//! The centre as everybody asks it, which notices whether it answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::Clock;
+use ratelimit::quota::redis::RedisCentre;
+use ratelimit::quota::{Application, AskError, Body, Centre, Describe, InProcess, Life, Name, Op, Reply};
+
+/// How often a store is looked at that does not answer, or was not asked: between calls nobody would know otherwise.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// It does not answer if nothing was answered for so long; one late answer is none.
+const GONE_AFTER_MS: u64 = 1_000;
+
+#[derive(Debug)]
+pub(super) struct Store {
+    place: Place,
+    clock: Arc<dyn Clock>,
+    /// Since when nothing was answered, in ms of the monotonic clock and one more; 0 while it answers.
+    silent_since_ms: AtomicU64,
+    /// When it was asked last, likewise.
+    asked_ms: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Place {
+    Here(InProcess),
+    Redis(RedisCentre),
+}
+
+impl Store {
+    pub(super) fn here(journal: InProcess, clock: Arc<dyn Clock>) -> Self {
+        Self { place: Place::Here(journal), clock, silent_since_ms: AtomicU64::new(0), asked_ms: AtomicU64::new(0) }
+    }
+
+    /// One that is not known to be there.
+    pub(super) fn redis(centre: RedisCentre, clock: Arc<dyn Clock>) -> Self {
+        let silent_since_ms = AtomicU64::new(now_ms(&*clock));
+        Self { place: Place::Redis(centre), clock, silent_since_ms, asked_ms: AtomicU64::new(0) }
+    }
+
+    /// Whether it answers, as far as is known.
+    pub(super) fn is_there(&self) -> bool {
+        match &self.place {
+            Place::Here(journal) => journal.life() != Life::Failed,
+            Place::Redis(_) => self.silent_since_ms.load(Ordering::Relaxed) == 0,
+        }
+    }
+
+    /// What is wrong with it, for `readyz`.
+    pub(super) fn alarm(&self) -> Option<String> {
+        // What a centre in this process can suffer from is its journal, of which it is told apart.
+        let Place::Redis(centre) = &self.place else { return None };
+        let since_ms = self.silent_since_ms.load(Ordering::Relaxed);
+        let silent_ms = now_ms(&*self.clock).saturating_sub(since_ms);
+        if since_ms == 0 || silent_ms < GONE_AFTER_MS {
+            return None;
+        }
+        let why = centre.fault().map_or_else(|| "nobody has asked it yet".to_owned(), |fault| fault.to_string());
+        Some(format!(
+            "quota: its store has not answered for {} s, and calls that need units from it are parked: {why}",
+            silent_ms / 1_000
+        ))
+    }
+
+    /// Looks at a Redis that is silent or that nobody asks.
+    pub(super) async fn keep_looking(self: Arc<Self>) {
+        let Place::Redis(_) = &self.place else { return };
+        loop {
+            let quiet_ms = now_ms(&*self.clock).saturating_sub(self.asked_ms.load(Ordering::Relaxed));
+            let is_quiet = u128::from(quiet_ms) >= LOOK_EVERY.as_millis();
+            if (is_quiet || !self.is_there())
+                && let Some(look) = look()
+            {
+                // What came of it is noted where it was asked.
+                drop(self.ask(&look).await);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn note(&self, is_answered: bool) {
+        let now_ms = now_ms(&*self.clock);
+        self.asked_ms.store(now_ms, Ordering::Relaxed);
+        if is_answered {
+            self.silent_since_ms.store(0, Ordering::Relaxed);
+        } else {
+            // The first of them.
+            self.silent_since_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed).ok();
+        }
+    }
+}
+
+#[async_trait]
+impl Centre for Store {
+    async fn ask(&self, op: &Op) -> Result<Reply, AskError> {
+        let result = match &self.place {
+            Place::Here(journal) => journal.ask(op).await,
+            Place::Redis(centre) => {
+                // What is asked for is listened for; an application too many is right without, only later.
+                centre.watch(&op.application);
+                centre.ask(op).await
+            }
+        };
+        self.note(result.is_ok());
+        result
+    }
+}
+
+/// A question that changes nothing, about an application that no connector has.
+fn look() -> Option<Op> {
+    let name = |text| Name::parse(text).ok();
+    let application = Application { provider: name("tidegate")?, name: name("look")? };
+    Some(Op { application, body: Body::Describe(Describe { after: None, limit: 1 }) })
+}
+
+fn now_ms(clock: &dyn Clock) -> u64 {
+    u64::try_from(clock.monotonic().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+}
