@@ -26,11 +26,13 @@ use arc_swap::ArcSwap;
 use config::{Appliance, Environment, Fault, ProcessEnvironment, TenantFiles, has_errors};
 use domain::{Clock, SystemClock};
 use egress::compile::Compiled;
+use eventlog::{EventLog, HoldingStore};
 use gateway::scheme::Presets;
 use gateway::snapshot::Snapshot;
 use prometheus_client::registry::Registry;
 
 use self::beside::Beside;
+use self::egress_log::EgressLog;
 use self::health::Health;
 use self::ingress::Ingress;
 use self::metrics::ConfigMetrics;
@@ -132,13 +134,12 @@ fn serve(
         deliveries.map(|bound| Ingress::open(bound, room.deliveries, appliance, clock, &mut registry)).transpose()?;
     let log = ingress.as_ref().map(|ingress| Arc::clone(&ingress.log));
     let holding = ingress.as_ref().and_then(|ingress| ingress.holding.clone());
-    let quota =
-        calls.is_some().then(|| Quota::open((path, environment), appliance, clock, &mut registry)).transpose()?;
-    let counted = quota.as_ref().map(Quota::opened);
-    let open = |(bound, quota)| {
-        WayOut::open(bound, room.calls, (path, environment), appliance, clock, sink, quota, &mut registry)
+    let files = (path, environment);
+    let quota = calls.is_some().then(|| Quota::open(files, appliance, &mut registry)).transpose()?;
+    let open = |(bound, quota): (_, &Quota)| {
+        WayOut::open((bound, room.calls), files, appliance, clock, sink, quota.opened(), &mut registry)
     };
-    let way_out = calls.zip(counted).map(open).transpose()?;
+    let way_out = calls.zip(quota.as_ref()).map(open).transpose()?;
     let records = way_out.as_ref().map(|way_out| Arc::clone(&way_out.log));
     let loader = way_out.as_ref().map(|way_out| Arc::clone(&way_out.loader));
     let mut alarms = way_out.as_ref().map(WayOut::alarms).unwrap_or_default();
@@ -210,6 +211,17 @@ fn serve(
     let drained = server.run();
 
     beside.stop();
+    close(quota, records.as_deref(), log.as_deref(), holding.as_deref());
+    if drained.cut > 0 { Err(RunError::Cut(drained.cut)) } else { Ok(()) }
+}
+
+/// No request is left: what was promised is written down, and what others may take up is let go of.
+fn close(
+    quota: Option<Quota>,
+    records: Option<&EgressLog>,
+    log: Option<&dyn EventLog>,
+    holding: Option<&HoldingStore>,
+) {
     if let Some(quota) = quota {
         quota.close();
     }
@@ -217,9 +229,8 @@ fn serve(
         records.close();
     }
     if let Some(log) = log {
-        ingress::close(&*log, holding.as_deref());
+        ingress::close(log, holding);
     }
-    if drained.cut > 0 { Err(RunError::Cut(drained.cut)) } else { Ok(()) }
 }
 
 /// What of the appliance's file is judged for calls. At a start a fault in it is told as every other one is.

@@ -12,7 +12,7 @@ use egress::forward::Forward;
 use egress::forward::headers::Names;
 use egress::metrics::Metrics;
 use egress::ports::{PortCounting, PortMetrics, PortRange, Ports, Pressure};
-use egress::quota::{Quota, QuotaRules, Silent};
+use egress::quota::{Quota, QuotaRules};
 use egress::ranges::{self, At, BookFound, PublicSite, RangesMetrics, Shelf};
 use egress::switches::Switches;
 use egress::{Callers, Calls, Connections, Egress, Ends, Exits, Parts, Policy, Recorder, Settings, Snapshot, settings};
@@ -21,12 +21,7 @@ use outbound::dial::TcpConnector;
 use outbound::resolve::{CachedResolver, DnsResolver};
 use outbound::{AddressTable, Dialer, Own, Resolve, Roots, TlsClient};
 use prometheus_client::registry::Registry;
-use ratelimit::Bounds;
-use ratelimit::breaker::Breakers;
-use ratelimit::quota::holder::{BootClock, Holder};
-use ratelimit::quota::{HolderId, InProcess};
 use ratelimit::retry_budget::RetryBudgets;
-use ratelimit::runaway::Runaways;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -49,6 +44,7 @@ pub(super) struct WayOut {
     revocations: Arc<Revocations>,
     resolver: ResolverOf,
     ports: Arc<Ports>,
+    quota: Opened,
     listener_metrics: Arc<ListenerMetrics>,
     public_metrics: Arc<ListenerMetrics>,
     clock: Arc<dyn Clock>,
@@ -155,7 +151,7 @@ impl WayOut {
             exits: Exits::nowhere(),
             connections: Connections::default(),
             tls: tls.clone(),
-            quota: QuotaRules::default(),
+            quota: quota.rules.now().as_ref().clone(),
         };
         let expiry = listener_tls::Expiry { listener: Arc::default(), clock: Arc::clone(clock) };
         registry.register_collector(Box::new(expiry.clone()));
@@ -170,7 +166,7 @@ impl WayOut {
             shelf,
             roots,
             tls,
-            figures: Arc::clone(&quota.figures),
+            rules: Arc::clone(&quota.rules),
         };
         Ok(Self {
             bound,
@@ -181,6 +177,7 @@ impl WayOut {
             revocations,
             resolver: ResolverOf(resolver),
             ports,
+            quota: quota.clone(),
             listener_metrics,
             public_metrics,
             clock: Arc::clone(clock),
@@ -220,7 +217,9 @@ impl WayOut {
     ) -> Result<(Open, Vec<listen::Service>), RunError> {
         let file = &appliance.egress;
         let recorder: Arc<dyn Recorder> = Arc::<EgressLog>::clone(&self.log);
-        let quota = quota(appliance, runtime, server)?;
+        let guards = self.quota.guards;
+        let guards = (guards.breakers, RetryBudgets::new(quota::RETRIES), guards.runaways);
+        let quota = Arc::new(Quota::new(self.quota.clock, self.quota.holder, guards, self.quota.watcher));
         // One count below both, so that tunnels and pooled connections to one place are counted together.
         let connector = PortCounting::new(TcpConnector, Arc::clone(&self.ports));
         let egress = Arc::new(Egress::new(Parts {
@@ -269,27 +268,6 @@ impl WayOut {
     }
 }
 
-/// What calls are counted by.
-fn quota(appliance: &Appliance, runtime: &Runtime, server: &ServerHandle) -> Result<Arc<Quota>, RunError> {
-    let clock: Arc<dyn Clock> = Arc::new(BootClock::default());
-    let fault = |error: &dyn std::fmt::Display| RunError::WayOut(format!("quota: {error}"));
-    let path = appliance.tenants.state_directory.join("quota.journal");
-    let centre = InProcess::open(&path, Arc::clone(&clock), 1_000_000).map_err(|error| fault(&error))?;
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| fault(&error))?;
-    let id = HolderId(u128::from_be_bytes(id));
-    let holder = Holder::new(ratelimit::quota::holder::Settings::default(), id, Arc::clone(&clock))
-        .map_err(|error| fault(&error))?;
-    let (runs, stop) = (holder.clone(), server.clone());
-    runtime.spawn(async move {
-        runs.run(Arc::new(centre.clone()), stop.draining(), std::time::Duration::from_secs(2)).await;
-        let _written = centre.hand_over();
-    });
-    let bounds = Bounds { per_tenant: 1_000, total: 1_000_000 };
-    let guards = (Arc::new(Breakers::new(bounds)), RetryBudgets::new(bounds), Arc::new(Runaways::new(bounds)));
-    Ok(Arc::new(Quota::new(clock, holder, guards, Arc::new(Silent))))
-}
-
 /// Forgets what has ended.
 async fn upkeep(egress: Arc<Outward>) {
     loop {
@@ -322,7 +300,7 @@ pub(crate) struct Loader {
     shelf: Arc<Shelf>,
     roots: Roots,
     tls: TlsClient,
-    figures: Arc<InForce>,
+    rules: Arc<InForce>,
 }
 
 /// How many sockets this process may have.
@@ -459,7 +437,6 @@ impl Loader {
                 self.snapshot.load().names.clone()
             }
         };
-        self.figures.put(appliance, compiled.basis(), self.clock.unix_ms());
         self.snapshot.store(Arc::new(Snapshot {
             settings: Settings::of(&appliance.egress),
             names,
@@ -468,7 +445,7 @@ impl Loader {
             exits,
             connections: Connections::new(connections),
             tls: making.usual(),
-            quota: QuotaRules::default(),
+            quota: self.quota_rules(appliance, compiled, tenants.clone()),
         }));
         let (settings, _) = CallerSettings::of(&appliance.egress, tenants.map(|(tenant, _)| tenant));
         let left_out = self.callers.replace(settings);
@@ -478,6 +455,22 @@ impl Loader {
 }
 
 impl Loader {
+    /// By what calls are counted from now on. Their version grows where limits are others than before.
+    fn quota_rules<'t>(
+        &self,
+        appliance: &Appliance,
+        compiled: &Compiled,
+        tenants: impl Iterator<Item = (&'t Tenant, Option<&'t Arc<TenantOut>>)>,
+    ) -> QuotaRules {
+        let connections = tenants.filter_map(|(tenant, _)| Some((&tenant.id, &tenant.egress()?.connections)));
+        let own: Vec<_> = connections
+            .flat_map(|(tenant, all)| all.iter().map(move |one| (tenant, &one.id, &one.quota)))
+            .filter(|(_, _, quota)| quota.is_some())
+            .collect();
+        let limits = (compiled.basis(), own);
+        self.rules.put(&appliance.quota, limits, self.clock.unix_ms()).as_ref().clone()
+    }
+
     /// Where calls leave from. What of the file's pools nobody may leave from is told.
     fn exits(&self, appliance: &Appliance) -> Exits {
         let (exits, left_out) = Exits::of(&appliance.egress, &self.shelf.found());

@@ -1,85 +1,57 @@
 //! From `[quota]` to the terms of those that keep to it, and what of it is in force now.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use config::{Appliance, IssuerTenants, Quota, QuotaBreaker, QuotaRetry, QuotaRunaway, QuotaShare};
-use domain::TenantId;
+use config::{IssuerTenants, Quota, QuotaBreaker, QuotaRetry, QuotaRunaway, QuotaShare};
+use egress::quota::{QuotaRules, Shares};
 use ratelimit::quota::Share;
 use ratelimit::quota::holder::{Degraded, Settings};
 use ratelimit::retry_budget::Budget;
 use ratelimit::signals::Counting;
-use ratelimit::{breaker, runaway};
+use ratelimit::{Bounds, breaker, runaway};
 
-/// A tenant of which nothing is said.
-const USUAL: Share = Share { weight: 1, floor_permille: 0, ceiling_permille: 1_000 };
+/// Pairs that retried within the last minute.
+pub(crate) const RETRIES: Bounds = Bounds { per_tenant: 256, total: 1 << 18 };
 
-/// What a call is held to. A reload makes another one of it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Figures {
-    /// Without the time, which is the call's.
-    counting: Counting,
-    pub(crate) breaker: breaker::Rules,
-    pub(crate) runaway: runaway::Rules,
-    pub(crate) retry: Budget,
-    shares: BTreeMap<TenantId, Share>,
-    share_of_others: Share,
-}
-
-impl Figures {
-    /// Those of the file. `version` grows with each change of what limits are: it is the centre's `cfgver`.
-    pub(crate) fn of(quota: &Quota, version: u32) -> Self {
-        let (shares, share_of_others) = shares(&quota.share);
-        Self {
-            counting: Counting {
-                cfgver: version,
-                lease_ms: ms(quota.lease),
-                slot_lease_ms: ms(quota.slot_lease),
-                guard_ms: ms(quota.guard),
-                skew_ms: ms(quota.clock_skew),
-                now_unix_ms: 0,
-            },
-            breaker: breaker_rules(&quota.breaker),
-            runaway: runaway_rules(&quota.runaway),
-            retry: budget(&quota.retry),
-            shares,
-            share_of_others,
-        }
-    }
-
-    /// What rules have in common. A tenant's own caps change with its file: whose limits have any takes for `cfgver` the
-    /// later one of this and of that file.
-    pub(crate) fn counting(&self, now_unix_ms: u64) -> Counting {
-        Counting { now_unix_ms, ..self.counting }
-    }
-
-    /// What a tenant is worth at an application that it shares.
-    pub(crate) fn share(&self, tenant: &TenantId) -> Share {
-        self.shares.get(tenant).copied().unwrap_or(self.share_of_others)
+/// What the file says that a reload can change. `version` grows with each change of what limits are: it is the centre's
+/// `cfgver`.
+fn rules(quota: &Quota, version: u32) -> QuotaRules {
+    QuotaRules {
+        counting: Counting {
+            cfgver: version,
+            lease_ms: ms(quota.lease),
+            slot_lease_ms: ms(quota.slot_lease),
+            guard_ms: ms(quota.guard),
+            skew_ms: ms(quota.clock_skew),
+            now_unix_ms: 0,
+        },
+        breaker: breaker_rules(&quota.breaker),
+        budget: budget(&quota.retry),
+        runaway: runaway_rules(&quota.runaway),
+        shares: shares(&quota.share),
     }
 }
 
-/// The figures that are in force.
+/// The rules that are in force.
 #[derive(Debug)]
 pub(crate) struct InForce {
-    figures: ArcSwap<Figures>,
+    rules: ArcSwap<QuotaRules>,
     /// Of what limits were made of when they were put in force last; none before the first time.
     limits: Mutex<Option<u64>>,
 }
 
 impl InForce {
     pub(crate) fn new(quota: &Quota, now_unix_ms: u64) -> Self {
-        let figures = Figures::of(quota, seconds(now_unix_ms));
-        Self { figures: ArcSwap::from_pointee(figures), limits: Mutex::default() }
+        Self { rules: ArcSwap::from_pointee(rules(quota, seconds(now_unix_ms))), limits: Mutex::default() }
     }
 
-    /// Those of now; kept for all of one call.
-    pub(crate) fn now(&self) -> Arc<Figures> {
-        self.figures.load_full()
+    /// Those of now.
+    pub(crate) fn now(&self) -> Arc<QuotaRules> {
+        self.rules.load_full()
     }
 
     /// Puts a file in force that was read at this moment. `limits` is what limits and plans are made of beside it, in a
@@ -88,18 +60,20 @@ impl InForce {
     /// The version is the second in which it was read: it goes on growing over restarts, and of nodes that have different
     /// files for a while, the latest one counts. It stays where nothing has changed, since a centre forgets what providers
     /// told of a limit when it changes.
-    pub(crate) fn put(&self, appliance: &Appliance, limits: impl fmt::Debug, now_unix_ms: u64) {
-        let quota = &appliance.quota;
+    pub(crate) fn put(&self, quota: &Quota, limits: impl fmt::Debug, now_unix_ms: u64) -> Arc<QuotaRules> {
         // Loads come one after the other; the lock says so.
         let mut known = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = digest(limits);
         let is_other = known.replace(digest).is_some_and(|known| known != digest);
-        let before = self.figures.load();
-        if !is_other && Figures::of(quota, before.counting.cfgver) == **before {
-            return;
+        let before = self.now();
+        let version = before.counting.cfgver;
+        if !is_other && rules(quota, version) == *before {
+            return before;
         }
-        let version = seconds(now_unix_ms).max(before.counting.cfgver.saturating_add(1));
-        self.figures.store(Arc::new(Figures::of(quota, version)));
+        let version = seconds(now_unix_ms).max(version.saturating_add(1));
+        let after = Arc::new(rules(quota, version));
+        self.rules.store(Arc::clone(&after));
+        after
     }
 }
 
@@ -146,8 +120,8 @@ fn budget(file: &QuotaRetry) -> Budget {
     Budget { per_mille: file.percent * 10, floor: file.per_minute, tokens_max: file.most }
 }
 
-fn shares(file: &[QuotaShare]) -> (BTreeMap<TenantId, Share>, Share) {
-    let (mut named, mut others) = (BTreeMap::new(), USUAL);
+fn shares(file: &[QuotaShare]) -> Shares {
+    let mut shares = Shares::default();
     for entry in file {
         let share = Share {
             weight: entry.weight,
@@ -155,11 +129,13 @@ fn shares(file: &[QuotaShare]) -> (BTreeMap<TenantId, Share>, Share) {
             ceiling_permille: entry.ceiling_permille,
         };
         match &entry.tenants.value {
-            IssuerTenants::Every => others = share,
-            IssuerTenants::Only(tenants) => named.extend(tenants.iter().map(|tenant| (tenant.clone(), share))),
+            IssuerTenants::Every => shares.usual = share,
+            IssuerTenants::Only(tenants) => {
+                shares.tenants.extend(tenants.iter().map(|tenant| (tenant.clone(), share)));
+            }
         }
     }
-    (named, others)
+    shares
 }
 
 /// Of what a value shows of itself, without building the text.
@@ -193,28 +169,26 @@ fn seconds(unix_ms: u64) -> u32 {
 mod tests {
     use std::path::Path;
 
+    use domain::TenantId;
+
     use super::*;
 
-    fn appliance(text: &str) -> Appliance {
+    fn quota(text: &str) -> Quota {
         let text = format!("[egress]\n{text}");
         let (appliance, faults) = config::parse_appliance(Path::new("tidegate.toml"), text.as_bytes());
-        appliance.unwrap_or_else(|| panic!("{faults:?}"))
-    }
-
-    fn quota(text: &str) -> Quota {
-        appliance(text).quota
+        appliance.unwrap_or_else(|| panic!("{faults:?}")).quota
     }
 
     /// The reference says these as the defaults.
     #[test]
     fn what_the_file_leaves_out_is_usual() {
-        let figures = Figures::of(&Quota::default(), 7);
+        let figures = rules(&Quota::default(), 7);
         assert_eq!(figures.breaker, breaker::Rules::default());
         assert_eq!(figures.runaway, runaway::Rules::default());
-        assert_eq!(figures.retry, Budget::default());
+        assert_eq!(figures.budget, Budget::default());
         assert_eq!(holder(&Quota::default()), Settings::default());
-        assert_eq!(figures.share(&TenantId::parse("acme").unwrap()), USUAL);
-        assert_eq!((figures.counting(5).cfgver, figures.counting(5).now_unix_ms), (7, 5));
+        assert_eq!(figures.shares, Shares::default());
+        assert_eq!(figures.counting.cfgver, 7);
     }
 
     /// Whatever the loader takes, the parts take: at both ends of every range.
@@ -230,7 +204,7 @@ mod tests {
         for text in ends {
             let quota = quota(text);
             assert_eq!(holder(&quota).check(), Ok(()), "{text}");
-            assert_eq!(Figures::of(&quota, 1).breaker.check(), Ok(()), "{text}");
+            assert_eq!(rules(&quota, 1).breaker.check(), Ok(()), "{text}");
         }
     }
 
@@ -238,25 +212,25 @@ mod tests {
     fn a_tenant_has_its_own_share_or_that_of_all_others() {
         let text = "[[quota.share]]\ntenants = [\"acme\", \"beta\"]\nweight = 4\nfloor_permille = 10\n\
                     [[quota.share]]\ntenants = [\"*\"]\nceiling_permille = 500\n";
-        let figures = Figures::of(&quota(text), 1);
-        let share = |tenant| figures.share(&TenantId::parse(tenant).unwrap());
+        let shares = shares(&quota(text).share);
+        let share = |tenant| shares.of(&TenantId::parse(tenant).unwrap());
         assert_eq!(share("beta"), Share { weight: 4, floor_permille: 10, ceiling_permille: 1_000 });
         assert_eq!(share("gamma"), Share { weight: 1, floor_permille: 0, ceiling_permille: 500 });
     }
 
     #[test]
     fn a_version_grows_with_a_change_and_with_nothing_else() {
-        let usual = appliance("");
-        let in_force = InForce::new(&usual.quota, 1_000_000);
-        let version = || in_force.now().counting(0).cfgver;
+        let usual = Quota::default();
+        let in_force = InForce::new(&usual, 1_000_000);
+        let version = || in_force.now().counting.cfgver;
         assert_eq!(version(), 1_000);
         in_force.put(&usual, "limits", 2_000_000);
         in_force.put(&usual, "limits", 2_000_000);
         assert_eq!(version(), 1_000);
         in_force.put(&usual, "other limits", 2_000_000);
         assert_eq!(version(), 2_000);
-        in_force.put(&appliance("[quota]\nlease = \"1s\"\n"), "other limits", 2_000_000);
-        assert_eq!((version(), in_force.now().counting(0).lease_ms), (2_001, 1_000), "in the same second");
+        in_force.put(&quota("[quota]\nlease = \"1s\"\n"), "other limits", 2_000_000);
+        assert_eq!((version(), in_force.now().counting.lease_ms), (2_001, 1_000), "in the same second");
         in_force.put(&usual, "other limits", 0);
         assert_eq!(version(), 2_002, "whatever the clock says");
     }

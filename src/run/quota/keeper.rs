@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::Clock;
+use egress::quota::{Watcher, Whose};
 use ratelimit::breaker::{self, Breakers};
 use ratelimit::quota::{InProcess, NoteKind};
 use ratelimit::runaway::{self, Runaways, Verdict};
@@ -22,7 +23,6 @@ use ratelimit::{Bounds, Now, PAIR_KEY_BYTES, PairKey};
 use super::figures::InForce;
 use super::lines::Lines;
 use super::note;
-use super::watcher::{Watcher, Whose};
 
 /// How often tables are swept: the length of a runaway's sample.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(20);
@@ -54,7 +54,7 @@ impl Guards {
 pub(crate) struct Keeper {
     journal: InProcess,
     pub(super) guards: Guards,
-    figures: Arc<InForce>,
+    rules: Arc<InForce>,
     /// The one that the guards are asked by.
     clock: Arc<dyn Clock>,
     lines: Lines,
@@ -103,10 +103,9 @@ pub(super) struct Restored {
 
 impl Keeper {
     /// Takes up what the journal has.
-    pub(super) fn new(journal: InProcess, guards: Guards, figures: Arc<InForce>, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(journal: InProcess, guards: Guards, rules: Arc<InForce>, clock: Arc<dyn Clock>) -> Self {
         let lines = Lines::new(Arc::clone(&clock));
-        let keeper =
-            Self { journal, guards, figures, clock, lines, noted: Mutex::default(), counts: Counts::default() };
+        let keeper = Self { journal, guards, rules, clock, lines, noted: Mutex::default(), counts: Counts::default() };
         let Restored { breakers, baselines, damaged } = keeper.restore();
         if damaged > 0 {
             tracing::error!(damaged, "notes of breakers and baselines are not what was written: they are dropped");
@@ -116,13 +115,13 @@ impl Keeper {
     }
 
     fn restore(&self) -> Restored {
-        let (figures, now) = (self.figures.now(), self.now());
+        let (rules, now) = (self.rules.now(), self.now());
         let mut restored = Restored::default();
         let mut noted = self.noted();
         for (key, bytes) in self.journal.notes(NoteKind::Breaker) {
             let read = note::open(NoteKind::Breaker, &key, &bytes);
             let is_kept = match read {
-                Some((pair, record)) => match self.guards.breakers.restore(pair, &figures.breaker, record, now) {
+                Some((pair, record)) => match self.guards.breakers.restore(pair, &rules.breaker, record, now) {
                     Ok(breaker::Restored::Open { .. } | breaker::Restored::Known) => {
                         noted.breakers.insert(pair);
                         restored.breakers += 1;
@@ -186,7 +185,7 @@ impl Keeper {
         self.guards.breakers.records(self.now(), |key, _| breakers.push(key));
         self.write(NoteKind::Breaker, breakers).await;
         let mut baselines = Vec::new();
-        self.guards.runaways.verdicts(&self.figures.now().runaway, |key, _| baselines.push(key));
+        self.guards.runaways.verdicts(&self.rules.now().runaway, |key, _| baselines.push(key));
         self.write(NoteKind::Baseline, baselines).await;
     }
 
@@ -197,11 +196,11 @@ impl Keeper {
 
     /// The part that looks at whole tables; the baselines that are due.
     fn look(&self) -> Vec<PairKey> {
-        let (now, figures) = (self.now(), self.figures.now());
+        let (now, rules) = (self.now(), self.rules.now());
         let Guards { breakers, runaways } = &self.guards;
         breakers.sweep(now);
         let mut events = Vec::new();
-        runaways.sweep(&figures.runaway, now, |key, event| events.push((key, event)));
+        runaways.sweep(&rules.runaway, now, |key, event| events.push((key, event)));
         for (key, event) in events {
             self.lines.runaway(key, None, event);
             self.keep(NoteKind::Baseline, key);
@@ -219,7 +218,7 @@ impl Keeper {
             self.keep(NoteKind::Breaker, key);
         }
         let (mut due, mut throttled, mut paused) = (HashSet::new(), 0, 0);
-        runaways.verdicts(&figures.runaway, |key, verdict| {
+        runaways.verdicts(&rules.runaway, |key, verdict| {
             match verdict {
                 Verdict::Fine => {}
                 Verdict::Throttled { .. } => throttled += 1,

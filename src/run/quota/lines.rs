@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use domain::Clock;
 use domain::text::Untrusted;
+use egress::quota::Whose;
 use ratelimit::PairKey;
 use ratelimit::breaker::Change;
 use ratelimit::runaway::Event;
 
-use super::watcher::Whose;
 use crate::run::sample::Sample;
 
 /// Of each kind, in a second. A provider that breaks opens a breaker of every tenant that calls it, and a park is told

@@ -14,8 +14,6 @@
 //! At the end, when no call is left, what is held is given back, everything that is to be known is written, and the journal
 //! is let go of.
 
-#![expect(dead_code, reason = "calls ask for all of it once egress does")]
-
 mod dial;
 mod figures;
 mod journal;
@@ -28,7 +26,6 @@ mod redis;
 mod store;
 #[cfg(test)]
 mod tests;
-mod watcher;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +33,7 @@ use std::time::Duration;
 
 use config::{Appliance, Environment, Fault};
 use domain::Clock;
+use egress::quota::Watcher;
 use egress::settings;
 use outbound::OperatorDialer;
 use outbound::dial::DialSettings;
@@ -48,13 +46,12 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub(crate) use self::figures::InForce;
+pub(crate) use self::figures::{InForce, RETRIES};
 pub(crate) use self::keeper::Guards;
 use self::keeper::Keeper;
 use self::metrics::Metrics;
 use self::overshoot::Overshoot;
 use self::store::Store;
-pub(crate) use self::watcher::Watcher;
 use super::health::Alarm;
 use super::{RunError, with_causes};
 
@@ -83,12 +80,15 @@ pub(crate) enum QuotaError {
 /// What calls have to do with: open, and being seen to.
 #[derive(Debug, Clone)]
 pub(crate) struct Opened {
+    /// By which leases are held and the guards are asked.
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) holder: Holder,
     /// For who looks at buckets and decides about them: operators.
+    #[expect(dead_code, reason = "their commands ask it")]
     pub(crate) centre: Arc<dyn Centre>,
     pub(crate) guards: Guards,
     /// What is in force, for the next call.
-    pub(crate) figures: Arc<InForce>,
+    pub(crate) rules: Arc<InForce>,
     pub(crate) watcher: Arc<dyn Watcher>,
 }
 
@@ -111,11 +111,10 @@ pub(super) fn judge(appliance: &Appliance, path: &Path, environment: &dyn Enviro
 }
 
 impl Quota {
-    /// Opens the journal, takes up what is in it, and begins to ask the store. `clock` is that of calls.
+    /// Opens the journal, takes up what is in it, and begins to ask the store.
     pub(super) fn open(
         (path, environment): (&Path, &Arc<dyn Environment>),
         appliance: &Appliance,
-        clock: &Arc<dyn Clock>,
         registry: &mut Registry,
     ) -> Result<Self, RunError> {
         let mut faults = Vec::new();
@@ -124,10 +123,10 @@ impl Quota {
             return Err(RunError::Faults(faults));
         }
         let id = holder_id()?;
-        // Leases and the centre's own time go on while the machine sleeps.
-        let boot: Arc<dyn Clock> = Arc::new(BootClock::default());
+        // Leases, and the centre's own time, go on while the machine sleeps.
+        let clock: Arc<dyn Clock> = Arc::new(BootClock::default());
         let directory: PathBuf = appliance.tenants.state_directory.clone();
-        let journal = journal::open(&directory, &boot, journal::PATIENCE).map_err(|error| match error {
+        let journal = journal::open(&directory, &clock, journal::PATIENCE).map_err(|error| match error {
             source @ OpenError::Damaged { .. } => QuotaError::Damaged { source },
             error @ (OpenError::Io { .. } | OpenError::InUse { .. } | OpenError::TooLarge { .. }) => {
                 QuotaError::Journal(error)
@@ -139,21 +138,21 @@ impl Quota {
             .enable_all()
             .build()
             .map_err(QuotaError::Runtime)?;
-        let holder = Holder::new(figures::holder(&appliance.quota), id, Arc::clone(&boot))
+        let holder = Holder::new(figures::holder(&appliance.quota), id, Arc::clone(&clock))
             .map_err(|error| QuotaError::Settings(error.to_string()))?;
         let store = match parts {
-            None => Store::here(journal.clone(), boot),
+            None => Store::here(journal.clone(), Arc::clone(&clock)),
             Some(parts) => {
                 let (centre, pushes) = redis_centre(parts, appliance, &runtime)?;
                 runtime.spawn(hear(pushes, holder.clone()));
-                Store::redis(centre, boot)
+                Store::redis(centre, Arc::clone(&clock))
             }
         };
         let store = Arc::new(store);
         let centre: Arc<dyn Centre> = Arc::<Store>::clone(&store);
-        let figures = Arc::new(InForce::new(&appliance.quota, clock.unix_ms()));
+        let rules = Arc::new(InForce::new(&appliance.quota, clock.unix_ms()));
         let guards = Guards::new();
-        let keeper = Keeper::new(journal.clone(), guards.clone(), Arc::clone(&figures), Arc::clone(clock));
+        let keeper = Keeper::new(journal.clone(), guards.clone(), Arc::clone(&rules), Arc::clone(&clock));
         let keeper = Arc::new(keeper);
         let metrics = Metrics {
             holder: holder.clone(),
@@ -176,7 +175,7 @@ impl Quota {
         runtime.spawn(Arc::clone(&keeper).keep_sweeping());
         runtime.spawn(keep_sampling(holder.clone(), Arc::clone(&overshoot)));
         let watcher: Arc<dyn Watcher> = Arc::<Keeper>::clone(&keeper);
-        let opened = Opened { holder, centre, guards, figures, watcher };
+        let opened = Opened { clock, holder, centre, guards, rules, watcher };
         Ok(Self { opened, store, journal, keeper, overshoot, runtime, stop, holding })
     }
 

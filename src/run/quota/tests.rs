@@ -4,13 +4,13 @@ use std::path::Path;
 
 use config::MapEnvironment;
 use domain::{ConnectorId, SystemClock, TenantId};
+use egress::quota::Whose;
 use ratelimit::breaker::{Change, Outcome};
 use ratelimit::breaker::{Fault as Broken, Phase};
 use ratelimit::quota::holder::{Need, Per};
 use ratelimit::quota::{Application, BucketKey, Class, Kind, Level, Metered, Name, NoteKind, Rule, RuleSpec, Share};
 use ratelimit::{Now, PairKey};
 
-use super::watcher::Whose;
 use super::*;
 
 fn appliance(directory: &Path, text: &str) -> Appliance {
@@ -24,7 +24,7 @@ fn open(directory: &Path, text: &str) -> Result<Quota, RunError> {
     let appliance = appliance(directory, text);
     std::fs::create_dir_all(&appliance.tenants.state_directory).unwrap();
     let by = (Path::new("tidegate.toml"), &environment);
-    Quota::open(by, &appliance, &SystemClock::shared(), &mut Registry::with_prefix("tidegate"))
+    Quota::open(by, &appliance, &mut Registry::with_prefix("tidegate"))
 }
 
 fn acme() -> TenantId {
@@ -42,8 +42,7 @@ fn tell(quota: &Quota, change: Change) {
 }
 
 fn now() -> Now {
-    // Breakers of two processes have no clock in common but this one.
-    Now { mono_ms: 0, unix_ms: SystemClock::new().unix_ms() }
+    Now::of(&BootClock::default())
 }
 
 fn alarms(quota: &Quota) -> Vec<String> {
@@ -58,7 +57,7 @@ fn route(holder: &Holder, cap: u32) -> ratelimit::quota::holder::Route {
     let bucket = Metered { key: Arc::new(key), rule: Arc::new(rule) };
     let application = Application { provider: name("hubspot"), name: name("main") };
     let share = Share { weight: 1, floor_permille: 0, ceiling_permille: 1_000 };
-    holder.route(&name("acme"), share, &[Need { application, bucket, per: Per::Call }]).unwrap()
+    holder.route(&name("acme"), share, &[Need { application, bucket, per: Per::Units(1) }]).unwrap()
 }
 
 /// A call, as the path makes one; whether it was let out.
@@ -68,7 +67,7 @@ fn call(quota: &Quota, cap: u32) -> bool {
     quota.runtime.block_on(async {
         let wait = Some(Duration::from_secs(1));
         match holder.hold(&route, Class::Interactive, 1, wait).await {
-            Ok(mut held) => {
+            Ok(held) => {
                 held.check().unwrap();
                 held.sent();
                 true
@@ -79,7 +78,7 @@ fn call(quota: &Quota, cap: u32) -> bool {
 }
 
 fn break_it(quota: &Quota) -> Change {
-    let (breakers, rules) = (&quota.opened().guards.breakers, quota.opened().figures.now().breaker);
+    let (breakers, rules) = (&quota.opened().guards.breakers, quota.opened().rules.now().breaker);
     let change = (0..100).find_map(|_| {
         let ticket = breakers.admit(pair(), &rules, now()).ok()?;
         breakers.report(pair(), &rules, ticket, Outcome::Failed(Broken::Timeout), now())
@@ -95,7 +94,7 @@ fn what_is_known_survives_a_restart() {
     let first = open(directory.path(), "").unwrap();
     assert!(matches!(break_it(&first), Change::Opened { .. }));
     for _ in 0..3 {
-        let rules = first.opened().figures.now().runaway;
+        let rules = first.opened().rules.now().runaway;
         first.opened().guards.runaways.attempt(pair(), &rules, now());
     }
     assert!(call(&first, 1), "the hour's only unit");
@@ -159,7 +158,7 @@ fn a_damaged_note_is_dropped_and_counted() {
     let environment: Arc<dyn Environment> = Arc::new(MapEnvironment::default());
     let by = (Path::new("tidegate.toml"), &environment);
     let appliance = appliance(directory.path(), "");
-    let second = Quota::open(by, &appliance, &SystemClock::shared(), &mut registry).unwrap();
+    let second = Quota::open(by, &appliance, &mut registry).unwrap();
     assert_eq!(second.opened().guards.breakers.tracked(), 0, "it is not believed");
     assert_eq!(second.journal.notes(NoteKind::Breaker), [], "nor kept");
     assert_eq!(second.journal.notes(NoteKind::Baseline), []);
@@ -174,7 +173,7 @@ fn a_sweep_writes_baselines_and_drops_notes_of_what_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     let quota = open(directory.path(), "").unwrap();
     break_it(&quota);
-    let rules = quota.opened().figures.now().runaway;
+    let rules = quota.opened().rules.now().runaway;
     for account in 0..50 {
         let key = PairKey::automation(&acme(), &format!("run-{account}"));
         quota.opened().guards.runaways.attempt(key, &rules, now());
@@ -294,7 +293,7 @@ fn nodes_share_what_redis_counts_and_hear_of_each_others_parks() {
     let throttled = &one.opened().holder;
     one.runtime.block_on(async {
         let route = route(throttled, 1_000_000);
-        let mut held = throttled.hold(&route, Class::Interactive, 1, Some(Duration::from_secs(1))).await.unwrap();
+        let held = throttled.hold(&route, Class::Interactive, 1, Some(Duration::from_secs(1))).await.unwrap();
         held.sent();
         held.throttled(0, 60_000, Why::Provider);
     });
