@@ -29,5 +29,5 @@ pub struct Snapshot {
     /// How TLS is spoken to destinations.
     pub tls: TlsClient,
     /// By what calls are counted and held back.
-    pub quota: QuotaRules,
+    pub quota: Arc<QuotaRules>,
 }

@@ -151,7 +151,7 @@ impl WayOut {
             exits: Exits::nowhere(),
             connections: Connections::default(),
             tls: tls.clone(),
-            quota: quota.rules.now().as_ref().clone(),
+            quota: quota.rules.now(),
         };
         let expiry = listener_tls::Expiry { listener: Arc::default(), clock: Arc::clone(clock) };
         registry.register_collector(Box::new(expiry.clone()));
@@ -461,14 +461,14 @@ impl Loader {
         appliance: &Appliance,
         compiled: &Compiled,
         tenants: impl Iterator<Item = (&'t Tenant, Option<&'t Arc<TenantOut>>)>,
-    ) -> QuotaRules {
+    ) -> Arc<QuotaRules> {
         let connections = tenants.filter_map(|(tenant, _)| Some((&tenant.id, &tenant.egress()?.connections)));
         let own: Vec<_> = connections
             .flat_map(|(tenant, all)| all.iter().map(move |one| (tenant, &one.id, &one.quota)))
             .filter(|(_, _, quota)| quota.is_some())
             .collect();
         let limits = (compiled.basis(), own);
-        self.rules.put(&appliance.quota, limits, self.clock.unix_ms()).as_ref().clone()
+        self.rules.put(&appliance.quota, limits, self.clock.unix_ms())
     }
 
     /// Where calls leave from. What of the file's pools nobody may leave from is told.

@@ -51,7 +51,7 @@ impl Rig {
             exits: before.exits.clone(),
             connections,
             tls: TlsClient::new(roots, None, &[Alpn::Http11]).unwrap(),
-            quota,
+            quota: Arc::new(quota),
         }));
     }
 }

@@ -33,7 +33,6 @@ use tidegate_egress::caller::{
 use tidegate_egress::forward::{Forward, ForwardSettings};
 use tidegate_egress::metrics::Metrics;
 use tidegate_egress::policy::{Everybody, Mode, RolePolicy, Rule, SniRule, TenantPolicy};
-use tidegate_egress::quota::QuotaRules;
 use tidegate_egress::switches::file::{self, throw};
 use tidegate_egress::switches::{Scope, Switch, Switches};
 use tidegate_egress::{Callers, Calls, Egress, Ends, Exits, Parts, Policy, Record, Recorder, Settings, Snapshot};
@@ -163,7 +162,7 @@ impl Rig {
             exits: Exits::default(),
             connections: tidegate_egress::Connections::new(provider.map(metered::connection_to)),
             tls: TlsClient::new(&roots_of(provider), None, &[Alpn::Http2, Alpn::Http11]).unwrap(),
-            quota: QuotaRules::default(),
+            quota: Arc::default(),
         };
         let egress = Egress::new(Parts {
             node: NodeId(1),
@@ -239,7 +238,7 @@ impl Rig {
             exits: Exits::default(),
             connections: tidegate_egress::Connections::default(),
             tls: TlsClient::new(&roots_of(None), None, &[Alpn::Http11]).unwrap(),
-            quota: before.quota.clone(),
+            quota: Arc::clone(&before.quota),
         }));
         self.switch_off(Scope { tenant: Some(TenantId::parse("nobody").unwrap()), ..Scope::default() });
     }

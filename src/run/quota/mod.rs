@@ -261,7 +261,8 @@ async fn hear(mut pushes: Pushes, holder: Holder) {
             Push::Bucket { application, key, generation, park_ms } => {
                 holder.pushed(&application, &key, generation, park_ms, Why::Provider);
             }
-            Push::Epoch { .. } | Push::Missed { .. } => {}
+            Push::Epoch { application, .. } => holder.missed(Some(&application)),
+            Push::Missed { application } => holder.missed(application.as_ref()),
         }
     }
 }
