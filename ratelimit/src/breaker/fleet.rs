@@ -24,14 +24,25 @@
 //! counted before the breaker opened, and while it was, is never counted again after it has closed. A holder beyond
 //! [`HOLDERS_MAX`] is not heard until one is stale: that many nodes are evidence enough.
 
+mod breakers;
+mod counters;
+mod exchange;
 mod node;
+mod register;
+mod settings;
+mod standing;
+mod state;
 mod tally;
 
+pub use breakers::{FleetBreakers, FleetTicket};
+pub use counters::Snapshot;
 pub use node::NodeTallies;
+pub use register::{Kept, ProcessRegister, Register, TTL_MAX, VALUE_BYTES_MAX, Written};
+pub use settings::{BadSettings, FleetSettings};
 pub use tally::{BadReport, REPORT_BYTES, Report, Tally};
 
 use super::gate::{Admission, Gate, Phase, Refused, State, Ticket};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Weight};
 use super::record::{self, BadRecord, RECORD_BYTES};
 use super::rules::Rules;
 use super::table::{Change, Restored};
@@ -71,15 +82,30 @@ impl Default for FleetRules {
     }
 }
 
-/// The state of one provider's breaker, for whoever keeps it for the fleet. All times are the keeper's.
-#[derive(Debug)]
+impl FleetRules {
+    /// A lease that no call came for goes back after this. The caller that was refused has come again by then.
+    fn claim_ms(&self) -> u64 {
+        u64::from(self.gate.probe_lease_ms / 4).max(1)
+    }
+
+    /// A probe that another node has taken is given up after so long: it may have gone out as late as the claim lasts.
+    fn watch_ms(&self) -> u64 {
+        u64::from(self.gate.probe_lease_ms).saturating_add(self.claim_ms())
+    }
+}
+
+/// The state of one provider's breaker. All times are of one clock: the keeper's, or that of a node that has
+/// [read](Register) it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetBreaker {
     gate: Gate,
     holders: Vec<Holder>,
+    /// The name of the latest lease of a probe, by which nodes that share the state know theirs; 0 where it has none.
+    probe: u64,
 }
 
 /// What one holder has reported.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Holder {
     id: u64,
     heard_ms: u64,
@@ -93,7 +119,7 @@ struct Holder {
 
 impl Default for FleetBreaker {
     fn default() -> Self {
-        Self { gate: Gate::NEW, holders: Vec::new() }
+        Self { gate: Gate::NEW, holders: Vec::new(), probe: 0 }
     }
 }
 
@@ -119,12 +145,17 @@ impl FleetBreaker {
     /// How the probe ended.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is used up")]
     pub fn report(&mut self, rules: &FleetRules, ticket: Ticket, outcome: Outcome, now: Now) -> Option<Change> {
-        let Ticket(admission @ Admission::Probe { until_ms }) = ticket else { return None };
+        let Ticket(admission @ Admission::Probe { .. }) = ticket else { return None };
         if !self.gate.hears(admission) {
             return None;
         }
-        let salt = spread(until_ms ^ now.unix_ms);
-        self.gate.probed(&rules.gate, outcome.weight(rules.gate.counted), now.mono_ms, salt);
+        self.probed(rules, outcome.weight(rules.gate.counted), now)
+    }
+
+    /// The outcome of the probe that is out.
+    fn probed(&mut self, rules: &FleetRules, weight: Weight, now: Now) -> Option<Change> {
+        let salt = spread(self.probe ^ now.mono_ms ^ now.unix_ms);
+        self.gate.probed(&rules.gate, weight, now.mono_ms, salt);
         match self.gate.state {
             State::HalfOpen { .. } => None,
             State::Open { .. } => Some(self.opened(now)),
@@ -138,6 +169,36 @@ impl FleetBreaker {
 
     pub fn phase(&self) -> Phase {
         self.gate.phase()
+    }
+
+    /// Takes the lease of the probe under a name, if it is to be had.
+    fn lease(&mut self, rules: &FleetRules, probe: u64, now: Now) -> bool {
+        let Ok(Admission::Probe { until_ms }) = self.gate.admit(&rules.gate, now.mono_ms) else { return false };
+        if let State::HalfOpen { probe_until_ms, .. } = &mut self.gate.state {
+            *probe_until_ms = until_ms.saturating_add(rules.claim_ms());
+        }
+        self.probe = probe;
+        true
+    }
+
+    /// The name of the probe that is out.
+    fn probe_out(&self) -> Option<u64> {
+        matches!(self.gate.state, State::HalfOpen { is_out: true, .. }).then_some(self.probe)
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(self.gate.state, State::Closed { .. })
+    }
+
+    /// Until when this is worth keeping, if nothing more happens to it.
+    fn matters_until_ms(&self, rules: &FleetRules, now_ms: u64) -> u64 {
+        let memory_ms = u64::from(rules.gate.memory_ms);
+        match self.gate.state {
+            State::Closed { .. } => now_ms.saturating_add(u64::from(rules.fresh_ms)),
+            State::Open { until_ms } | State::HalfOpen { probe_until_ms: until_ms, .. } => {
+                until_ms.saturating_add(memory_ms)
+            }
+        }
     }
 
     /// The record to keep; `None`: drop the one that was kept.
@@ -212,6 +273,20 @@ fn is_broken(rules: &FleetRules, all: &Tally) -> bool {
         && part(failing, calling, rules.tenant_percent)
         && all.calls() >= rules.volume_min.max(1)
         && part(all.faults(), all.calls(), rules.fault_percent)
+}
+
+/// Whether three quarters of everything that opens it are there.
+fn is_nearly_broken(rules: &FleetRules, all: &Tally) -> bool {
+    let most = |number: u32| (u64::from(number) * 3).div_ceil(4);
+    let percent = |percent: u8| u8::try_from(most(u32::from(percent))).unwrap_or(percent);
+    let near = FleetRules {
+        tenants_min: u16::try_from(most(u32::from(rules.tenants_min))).unwrap_or(rules.tenants_min),
+        tenant_percent: percent(rules.tenant_percent),
+        fault_percent: percent(rules.fault_percent),
+        volume_min: u32::try_from(most(rules.volume_min)).unwrap_or(rules.volume_min),
+        ..*rules
+    };
+    is_broken(&near, all)
 }
 
 impl Holder {

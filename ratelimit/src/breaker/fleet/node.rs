@@ -1,5 +1,7 @@
 //! What one node has to report, by provider.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::tally::{Report, Tally};
 use crate::breaker::outcome::Weight;
 use crate::moment::Now;
@@ -15,7 +17,8 @@ use crate::shards::{OwnKeys, Shards, spread};
 pub struct NodeTallies {
     holder: u64,
     window_ms: u64,
-    per_shard: usize,
+    providers_max: usize,
+    tracked: AtomicUsize,
     providers: Shards<OwnKeys<u64, Windows>>,
 }
 
@@ -30,49 +33,101 @@ struct Windows {
 impl NodeTallies {
     /// `holder` is this boot of this node; `window_ms` is half of what the fleet's breaker looks back over.
     pub fn new(holder: u64, window_ms: u32, providers_max: u32) -> Self {
-        let shards = Shards::<()>::COUNT;
-        let per_shard = usize::try_from(providers_max).unwrap_or(usize::MAX).div_ceil(shards).max(1);
-        Self { holder, window_ms: u64::from(window_ms.max(1)), per_shard, providers: Shards::new() }
+        Self {
+            holder,
+            window_ms: u64::from(window_ms.max(1)),
+            providers_max: usize::try_from(providers_max).unwrap_or(usize::MAX),
+            tracked: AtomicUsize::new(0),
+            providers: Shards::new(),
+        }
     }
 
-    /// Counts an outcome of a tenant's call.
-    pub fn count(&self, provider: ProviderKey, key: PairKey, weight: Weight, now: Now) {
+    /// Counts an outcome of a tenant's call. Of a fault: what the node has counted in both windows together.
+    pub fn count(&self, provider: ProviderKey, key: PairKey, weight: Weight, now: Now) -> Option<Tally> {
         if weight == Weight::Nothing {
-            return;
+            return None;
         }
-        let mut providers = self.providers.lock(Shards::<()>::of(spread(provider.as_u64())));
-        if providers.len() >= self.per_shard && !providers.contains_key(&provider.as_u64()) {
-            return;
+        let mut providers = self.providers.lock(shard(provider));
+        if !providers.contains_key(&provider.as_u64()) {
+            // Shards that come together may take one more each: a bound of memory, not of anything that is promised.
+            if self.tracked.load(Ordering::Relaxed) >= self.providers_max {
+                return None;
+            }
+            self.tracked.fetch_add(1, Ordering::Relaxed);
         }
         let windows = providers.entry(provider.as_u64()).or_default();
         windows.roll(now.mono_ms / self.window_ms);
         windows.latest.count(key, weight);
+        (weight == Weight::Bad).then(|| windows.sum())
     }
 
     /// The reports to send: of the window in progress, and once more of the one before, whose end no report had yet.
     /// Sending them twice or losing one does no harm.
     pub fn reports(&self, now: Now, mut send: impl FnMut(Report)) {
-        let window = now.mono_ms / self.window_ms;
-        for mut providers in self.providers.each() {
-            providers.retain(|provider, windows| {
-                windows.roll(window);
-                let provider = ProviderKey::from_u64(*provider);
-                let mut report = |window, tally: Tally| {
-                    if tally != Tally::default() {
-                        send(Report { provider, holder: self.holder, window, tally });
-                    }
-                };
-                report(windows.window.saturating_sub(1), windows.before);
-                report(windows.window, windows.latest);
-                windows.before != Tally::default() || windows.latest != Tally::default()
-            });
+        self.each(now, |provider, windows| self.send(provider, windows, &mut send));
+    }
+
+    /// The reports of one provider.
+    pub fn reports_of(&self, provider: ProviderKey, now: Now) -> Vec<Report> {
+        let mut reports = Vec::new();
+        let mut providers = self.providers.lock(shard(provider));
+        if let Some(windows) = providers.get_mut(&provider.as_u64()) {
+            windows.roll(now.mono_ms / self.window_ms);
+            self.send(provider, windows, &mut |report| reports.push(report));
+        }
+        reports
+    }
+
+    /// Providers that have a fault in one of the two windows.
+    pub fn faulty(&self, now: Now) -> Vec<ProviderKey> {
+        let mut faulty = Vec::new();
+        self.each(now, |provider, windows| {
+            if windows.latest.faults() > 0 || windows.before.faults() > 0 {
+                faulty.push(provider);
+            }
+        });
+        faulty
+    }
+
+    /// Forgets what was counted of a provider: it means nothing for what comes.
+    pub fn forget(&self, provider: ProviderKey) {
+        if self.providers.lock(shard(provider)).remove(&provider.as_u64()).is_some() {
+            self.tracked.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Providers that are counted now.
     pub fn tracked(&self) -> usize {
-        self.providers.each().map(|providers| providers.len()).sum()
+        self.tracked.load(Ordering::Relaxed)
     }
+
+    /// Looks at all, and forgets those without calls in both windows.
+    fn each(&self, now: Now, mut look: impl FnMut(ProviderKey, &Windows)) {
+        let window = now.mono_ms / self.window_ms;
+        for mut providers in self.providers.each() {
+            let before = providers.len();
+            providers.retain(|provider, windows| {
+                windows.roll(window);
+                look(ProviderKey::from_u64(*provider), windows);
+                windows.before != Tally::default() || windows.latest != Tally::default()
+            });
+            self.tracked.fetch_sub(before - providers.len(), Ordering::Relaxed);
+        }
+    }
+
+    fn send(&self, provider: ProviderKey, windows: &Windows, send: &mut impl FnMut(Report)) {
+        for (window, tally) in
+            [(windows.window.saturating_sub(1), windows.before), (windows.window, windows.latest)]
+        {
+            if tally != Tally::default() {
+                send(Report { provider, holder: self.holder, window, tally });
+            }
+        }
+    }
+}
+
+fn shard(provider: ProviderKey) -> usize {
+    Shards::<()>::of(spread(provider.as_u64()))
 }
 
 impl Windows {
@@ -85,5 +140,11 @@ impl Windows {
         self.before = if is_next { self.latest } else { Tally::default() };
         self.latest = Tally::default();
         self.window = window;
+    }
+
+    fn sum(&self) -> Tally {
+        let mut sum = self.latest;
+        sum.add(&self.before);
+        sum
     }
 }

@@ -25,6 +25,50 @@ impl Tenants {
     fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
+
+    fn is_within(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).all(|(own, other)| own & !other == 0)
+    }
+
+    fn pack(&self, bytes: &mut Vec<u8>) {
+        match u8::try_from(self.count()) {
+            Ok(count) if count < LISTED_MAX => {
+                bytes.push(count);
+                bytes.extend((0..=u8::MAX).filter(|bit| self.0[usize::from(bit / 64)] >> (bit % 64) & 1 == 1));
+            }
+            _ => {
+                bytes.push(WHOLE);
+                bytes.extend(self.0.iter().flat_map(|word| word.to_le_bytes()));
+            }
+        }
+    }
+
+    fn unpack(rest: &mut &[u8]) -> Option<Self> {
+        let [count] = take(rest)?;
+        let mut set = Self::default();
+        if count == WHOLE {
+            for word in &mut set.0 {
+                *word = u64::from_le_bytes(take(rest)?);
+            }
+            return Some(set);
+        }
+        for _ in 0..count {
+            let [bit] = take(rest)?;
+            set.0[usize::from(bit / 64)] |= 1 << (bit % 64);
+        }
+        Some(set)
+    }
+}
+
+/// Below so many tenants a set is shorter as a list.
+const LISTED_MAX: u8 = 32;
+const WHOLE: u8 = u8::MAX;
+
+/// Takes so many bytes off the front.
+pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, left) = rest.split_first_chunk()?;
+    *rest = left;
+    Some(*taken)
 }
 
 /// Calls, faults, and whose they were.
@@ -72,6 +116,31 @@ impl Tally {
 
     pub fn faults(&self) -> u32 {
         self.faults
+    }
+
+    /// Appends it, short where few tenants are in it:
+    /// `0`, or `1 | calls 4 | faults 4 | calling | failing`, a set being `n | n bits of 1` or `255 | 32`.
+    pub(super) fn pack(&self, bytes: &mut Vec<u8>) {
+        if *self == Self::default() {
+            return bytes.push(0);
+        }
+        bytes.push(1);
+        bytes.extend(self.calls.to_le_bytes());
+        bytes.extend(self.faults.to_le_bytes());
+        self.calling.pack(bytes);
+        self.failing.pack(bytes);
+    }
+
+    /// Takes one off the front. `None` for what cannot be: what joins of reports keep true is looked at, no more.
+    pub(super) fn unpack(rest: &mut &[u8]) -> Option<Self> {
+        match take::<1>(rest)? {
+            [0] => return Some(Self::default()),
+            [1] => {}
+            [_] => return None,
+        }
+        let (calls, faults) = (u32::from_le_bytes(take(rest)?), u32::from_le_bytes(take(rest)?));
+        let (calling, failing) = (Tenants::unpack(rest)?, Tenants::unpack(rest)?);
+        (faults <= calls && failing.is_within(&calling)).then_some(Self { calls, faults, calling, failing })
     }
 
     /// Distinct tenants that called; never too many.
@@ -142,7 +211,7 @@ impl Report {
         let (calls, faults) = (short(&mut rest), short(&mut rest));
         let calling = Tenants(std::array::from_fn(|_| long(&mut rest)));
         let failing = Tenants(std::array::from_fn(|_| long(&mut rest)));
-        let is_subset = failing.0.iter().zip(calling.0).all(|(failing, calling)| failing & !calling == 0);
+        let is_subset = failing.is_within(&calling);
         let is_counted = faults <= calls && failing.count() <= faults && calling.count() <= calls;
         if !is_subset || !is_counted || window == u64::MAX {
             return Err(BadReport::Counts);
@@ -153,13 +222,9 @@ impl Report {
 
 /// The next number of a report whose whole length was checked.
 fn long(rest: &mut &[u8]) -> u64 {
-    let (taken, left) = rest.split_first_chunk().expect("a report's fields are as long as a report");
-    *rest = left;
-    u64::from_le_bytes(*taken)
+    u64::from_le_bytes(take(rest).expect("a report's fields are as long as a report"))
 }
 
 fn short(rest: &mut &[u8]) -> u32 {
-    let (taken, left) = rest.split_first_chunk().expect("a report's fields are as long as a report");
-    *rest = left;
-    u32::from_le_bytes(*taken)
+    u32::from_le_bytes(take(rest).expect("a report's fields are as long as a report"))
 }

@@ -1,0 +1,191 @@
+//! The task that exchanges what nodes know through the register.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Clock;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::counters::add;
+use super::register::{Kept, Register, Written};
+use super::standing::{Given, Told, Write};
+use super::state::Reading;
+use super::FleetBreakers;
+use crate::breaker::Change;
+use crate::moment::Now;
+use crate::pair::ProviderKey;
+use crate::quota::AskError;
+use crate::shards::spread;
+
+/// A register has its own time limit; one that forgets it is not waited for longer than this.
+const ASK_LIMIT: Duration = Duration::from_secs(2);
+/// Exchanges under way at a time: the register is others' too.
+const UNDER_WAY: usize = 16;
+/// Writes that another node's came before, in a row, after which it is left for the next time.
+const ROUNDS_MAX: u32 = 4;
+/// How often it is looked which exchanges are due.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+impl FleetBreakers {
+    /// Exchanges until `stop`; then gives back a lease that no call has taken. One such task per process, without which
+    /// nothing opens and no probe goes out.
+    pub async fn run(
+        self: Arc<Self>,
+        register: Arc<dyn Register>,
+        clock: Arc<dyn Clock>,
+        stop: impl Future<Output = ()>,
+    ) {
+        // One that ran before may have been dropped at its work.
+        self.standings.each().for_each(|mut standings| {
+            standings.values_mut().for_each(|standing| standing.is_under_way = false);
+        });
+        let mut under_way = FuturesUnordered::new();
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        tokio::pin!(stop);
+        loop {
+            while under_way.len() < UNDER_WAY
+                && let Some(provider) = self.next_due(Now::of(&*clock))
+            {
+                under_way.push(self.exchange(provider, &*register, &*clock));
+            }
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                Some(()) = under_way.next(), if !under_way.is_empty() => {}
+                () = self.wake.notified() => {}
+                _ = looks.tick() => self.look(Now::of(&*clock)),
+            }
+        }
+        while under_way.next().await.is_some() {}
+        let mut last: FuturesUnordered<_> =
+            self.let_go().into_iter().map(|provider| self.exchange(provider, &*register, &*clock)).collect();
+        while last.next().await.is_some() {}
+    }
+
+    /// Takes up providers that have faults now, and drops those that are in order.
+    pub(super) fn look(&self, now: Now) {
+        let mut faulty = self.tallies.faulty(now);
+        faulty.sort_unstable();
+        self.sweep(&faulty, now);
+        for provider in faulty {
+            self.with_new(provider, false, now, |_| ());
+        }
+    }
+
+    /// A provider whose time has come; from here on it is under way.
+    fn next_due(&self, now: Now) -> Option<ProviderKey> {
+        self.standings.each().find_map(|mut standings| {
+            let (provider, standing) = standings
+                .iter_mut()
+                .filter(|(_, standing)| !standing.is_under_way && standing.due_ms <= now.mono_ms)
+                .min_by_key(|(_, standing)| standing.due_ms)?;
+            standing.is_under_way = true;
+            Some(ProviderKey::from_u64(*provider))
+        })
+    }
+
+    fn let_go(&self) -> Vec<ProviderKey> {
+        let mut held = Vec::new();
+        for mut standings in self.standings.each() {
+            let own = standings.iter_mut().filter_map(|(provider, standing)| standing.let_go().then_some(*provider));
+            held.extend(own.map(ProviderKey::from_u64));
+        }
+        held
+    }
+
+    /// One exchange, to its end.
+    pub(super) async fn exchange(&self, provider: ProviderKey, register: &dyn Register, clock: &dyn Clock) {
+        let begun_ms = Now::of(clock).mono_ms;
+        let interval_ms = u64::from(self.settings.interval_ms);
+        let less_ms = spread(self.name() ^ begun_ms) % (interval_ms / 4 + 1);
+        self.with(provider, |standing| {
+            standing.asked_ms = begun_ms;
+            standing.due_ms = begun_ms.saturating_add(interval_ms - less_ms);
+        });
+        match self.try_exchange(provider, register, clock).await {
+            Ok(()) => add(&self.counters.exchanges),
+            Err(_) => self.unreached(provider, begun_ms, Now::of(clock)),
+        }
+        self.with(provider, |standing| standing.is_under_way = false);
+    }
+
+    async fn try_exchange(
+        &self,
+        provider: ProviderKey,
+        register: &dyn Register,
+        clock: &dyn Clock,
+    ) -> Result<(), AskError> {
+        let mut asked_ms = Now::of(clock).mono_ms;
+        let mut kept = within(register.read(provider)).await?;
+        for _ in 0..ROUNDS_MAX {
+            let now = Now::of(clock);
+            let reading = Reading { asked_ms, answered_ms: now.mono_ms, keeper_ms: kept.now_ms };
+            let Some(write) = self.merge(provider, &kept, reading, now) else { return Ok(()) };
+            asked_ms = now.mono_ms;
+            let ttl = Duration::from_millis(write.ttl_ms);
+            match within(register.write(provider, write.expected, &write.bytes, ttl)).await? {
+                Written::Done { version } => {
+                    self.written(provider, write, version, Now::of(clock));
+                    return Ok(());
+                }
+                Written::Newer(newer) => kept = newer,
+            }
+            add(&self.counters.conflicts);
+        }
+        self.with(provider, |standing| standing.due_ms = standing.due_ms.min(asked_ms + 1));
+        Ok(())
+    }
+
+    fn merge(&self, provider: ProviderKey, kept: &Kept, reading: Reading, now: Now) -> Option<Write> {
+        let reports = self.tallies.reports_of(provider, now);
+        let given = Given { rules: &self.settings.rules, reports: &reports, probe: self.name(), now };
+        let (told, write) = self.with(provider, |standing| standing.merge(given, kept, reading))?;
+        self.hear(provider, &told);
+        write
+    }
+
+    fn written(&self, provider: ProviderKey, write: Write, version: u64, now: Now) {
+        let rules = &self.settings.rules;
+        if let Some(told) = self.with(provider, |standing| standing.written(rules, write, version, now.mono_ms)) {
+            self.hear(provider, &told);
+        }
+    }
+
+    fn unreached(&self, provider: ProviderKey, begun_ms: u64, now: Now) {
+        add(&self.counters.failures);
+        let reports = self.tallies.reports_of(provider, now);
+        let given = Given { rules: &self.settings.rules, reports: &reports, probe: self.name(), now };
+        let alone_ms = u64::from(self.settings.alone_ms);
+        if let Some(told) = self.with(provider, |standing| standing.unreached(given, begun_ms, alone_ms)) {
+            self.hear(provider, &told);
+        }
+    }
+
+    fn hear(&self, provider: ProviderKey, told: &Told) {
+        if told.has_closed {
+            self.tallies.forget(provider);
+        }
+        let counters = &self.counters;
+        match told.change {
+            Some(Change::Opened { .. }) => add(&counters.opened),
+            Some(Change::Closed) => add(&counters.closed),
+            None => {}
+        }
+        let counted = [
+            (told.has_lease, &counters.leases),
+            (told.is_unreadable, &counters.unreadable),
+            (told.was_forgotten, &counters.forgotten),
+            (told.is_alone, &counters.alone),
+        ];
+        for (_, counter) in counted.iter().filter(|(is_told, _)| *is_told) {
+            add(counter);
+        }
+    }
+}
+
+async fn within<T>(asked: impl Future<Output = Result<T, AskError>>) -> Result<T, AskError> {
+    timeout(ASK_LIMIT, asked).await.unwrap_or(Err(AskError::Timeout))
+}

@@ -1,0 +1,315 @@
+//! What one node knows of one provider that is in trouble, and what it has to do about it. Pure: the register is asked
+//! by [`super::exchange`].
+//!
+//! **The probe.** The register's state says that a probe is out, by a name; whose it is, its node alone knows. The lease
+//! begins before the write that takes it is sent. A call gets it within the first quarter of the lease's length, and has
+//! then a whole one; every other node gives it up one and a quarter after it has *seen* it, by its own monotonic clock.
+//! So the two ends are in order whatever any wall clock does, however late the write was, and whether or not its answer
+//! arrived: a node that finds its own name in the state has the lease.
+//!
+//! **What the register says holds**, with two exceptions. Where it cannot be reached the node counts on by itself, and
+//! after `alone_ms` also probes by itself. Where it has an older version than was seen before, or none, it has forgotten;
+//! who knows a breaker that is not closed writes that again.
+
+use super::register::Kept;
+use super::state::{self, Reading};
+use super::{FleetBreaker, FleetRules, Refused, Report, State};
+use crate::breaker::{Change, Phase, Weight};
+use crate::moment::Now;
+
+/// When to come again where the probe's lease is being asked for.
+const LEASE_RETRY_MS: u64 = 1_000;
+
+/// One node's part in one provider's breaker. All times are the node's monotonic ones.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    fleet: FleetBreaker,
+    /// The highest version seen, 0 for none; and whether `fleet` is just that.
+    version: u64,
+    is_current: bool,
+    /// Closed since then, as far as this node knows.
+    since_ms: u64,
+    /// When a call was last refused that would have been the probe.
+    wanted_ms: Option<u64>,
+    mine: Mine,
+    attempt: Option<Attempt>,
+    unreached_since_ms: Option<u64>,
+    /// When it was last exchanged, and when it is next.
+    pub(super) asked_ms: u64,
+    pub(super) due_ms: u64,
+    pub(super) is_under_way: bool,
+}
+
+/// The lease that this node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Mine {
+    #[default]
+    None,
+    /// For the next call until then.
+    Held {
+        probe: u64,
+        until_ms: u64,
+    },
+    /// A call has it.
+    Out {
+        probe: u64,
+    },
+    /// It ended so; the register does not know yet.
+    Done {
+        probe: u64,
+        weight: Weight,
+    },
+}
+
+/// A lease that was asked for, the answer to which may be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Attempt {
+    probe: u64,
+    asked_ms: u64,
+}
+
+/// What a call is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Ordinary,
+    Probe(u64),
+    Refused(Refused),
+    /// And the register has to be asked for the probe.
+    Wanted(Refused),
+}
+
+/// With what a standing is worked out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub(super) rules: &'a FleetRules,
+    pub(super) reports: &'a [Report],
+    /// A name for a probe that no other has.
+    pub(super) probe: u64,
+    pub(super) now: Now,
+}
+
+/// What is to be written.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) expected: u64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) ttl_ms: u64,
+    pub(super) change: Option<Change>,
+    fleet: FleetBreaker,
+}
+
+/// What a reading, a write or a failure meant.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) change: Option<Change>,
+    /// It works again: what was counted before means nothing.
+    pub(super) has_closed: bool,
+    pub(super) has_lease: bool,
+    pub(super) is_unreadable: bool,
+    pub(super) was_forgotten: bool,
+    pub(super) is_alone: bool,
+}
+
+impl Standing {
+    pub(super) fn new(due_ms: u64) -> Self {
+        Self { due_ms, ..Self::default() }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.fleet.phase()
+    }
+
+    /// Nothing is left of it but what the register has.
+    pub(super) fn is_idle(&self, rules: &FleetRules, now_ms: u64) -> bool {
+        self.fleet.is_closed()
+            && self.mine == Mine::None
+            && !self.is_under_way
+            // Until then calls that were admitted before it closed may come back.
+            && (self.since_ms == 0 || now_ms.saturating_sub(self.since_ms) >= u64::from(rules.gate.probe_lease_ms))
+    }
+
+    pub(super) fn admit(&mut self, rules: &FleetRules, now_ms: u64) -> Look {
+        if self.fleet.is_closed() {
+            return Look::Ordinary;
+        }
+        if let Mine::Held { probe, until_ms } = self.mine
+            && now_ms < until_ms
+        {
+            self.mine = Mine::Out { probe };
+            return Look::Probe(probe);
+        }
+        let phase = self.phase();
+        // On a copy: the lease is the register's to grant.
+        let mut gate = self.fleet.gate;
+        match gate.admit(&rules.gate, now_ms) {
+            Err(refused) => Look::Refused(refused),
+            Ok(_) => {
+                self.wanted_ms = Some(now_ms);
+                Look::Wanted(Refused { retry_after_ms: LEASE_RETRY_MS, phase })
+            }
+        }
+    }
+
+    /// Whether an ordinary call that was admitted then counts.
+    pub(super) fn hears(&self, admitted_ms: u64) -> bool {
+        self.fleet.is_closed() && admitted_ms >= self.since_ms
+    }
+
+    /// How the probe ended; whether it was the one that is out.
+    pub(super) fn probed(&mut self, of: u64, weight: Weight) -> bool {
+        match self.mine {
+            Mine::Out { probe } if probe == of => {
+                self.mine = Mine::Done { probe, weight };
+                true
+            }
+            Mine::None | Mine::Held { .. } | Mine::Out { .. } | Mine::Done { .. } => false,
+        }
+    }
+
+    /// A lease that nobody has taken goes back now; whether there is anything to tell.
+    pub(super) fn let_go(&mut self) -> bool {
+        if let Mine::Held { probe, .. } = self.mine {
+            self.mine = Mine::Done { probe, weight: Weight::Nothing };
+        }
+        self.wanted_ms = None;
+        matches!(self.mine, Mine::Done { .. })
+    }
+
+    /// Takes over what the register has, and says what it should have instead.
+    pub(super) fn merge(&mut self, given: Given<'_>, kept: &Kept, reading: Reading) -> (Told, Option<Write>) {
+        let (rules, now_ms) = (given.rules, given.now.mono_ms);
+        self.unreached_since_ms = None;
+        let mut told = Told::default();
+        let mut fleet = self.known(rules, kept, reading, &mut told);
+        self.version = kept.version;
+        self.take(rules, fleet.clone(), now_ms, &mut told);
+        self.is_current = !told.was_forgotten && !told.is_unreadable;
+        // What was counted before it closed means nothing.
+        let reports = if told.has_closed { &[] } else { given.reports };
+        let (change, is_changed) = self.advance(Given { reports, ..given }, &mut fleet);
+        if !is_changed && !told.was_forgotten {
+            return (told, None);
+        }
+        let bytes = state::write(&fleet, rules, reading, now_ms);
+        let ttl_ms = fleet.matters_until_ms(rules, now_ms).saturating_sub(now_ms);
+        (told, Some(Write { expected: kept.version, bytes, ttl_ms, change, fleet }))
+    }
+
+    /// The write was done.
+    pub(super) fn written(&mut self, rules: &FleetRules, write: Write, version: u64, now_ms: u64) -> Told {
+        let mut told = Told { change: write.change, ..Told::default() };
+        self.take(rules, write.fleet, now_ms, &mut told);
+        (self.version, self.is_current) = (version, true);
+        told
+    }
+
+    /// The register could not be reached, or did not say what became of a write.
+    pub(super) fn unreached(&mut self, given: Given<'_>, asked_ms: u64, alone_ms: u64) -> Told {
+        self.is_current = false;
+        let since_ms = *self.unreached_since_ms.get_or_insert(asked_ms);
+        let is_alone = given.now.mono_ms.saturating_sub(since_ms) >= alone_ms;
+        let mut told = Told { is_alone, ..Told::default() };
+        let mut fleet = self.fleet.clone();
+        told.change = if is_alone {
+            self.advance(given, &mut fleet).0
+        } else {
+            observe(given, &mut fleet)
+        };
+        self.take(given.rules, fleet, given.now.mono_ms, &mut told);
+        told
+    }
+
+    /// The state that the register has, in this node's time.
+    fn known(&self, rules: &FleetRules, kept: &Kept, reading: Reading, told: &mut Told) -> FleetBreaker {
+        let own = &self.fleet;
+        if kept.version == self.version && self.is_current {
+            return own.clone();
+        }
+        let matters = !own.is_closed() && reading.answered_ms < own.matters_until_ms(rules, reading.answered_ms);
+        if kept.version < self.version && matters {
+            told.was_forgotten = true;
+            return own.clone();
+        }
+        if kept.bytes.is_empty() {
+            return FleetBreaker::default();
+        }
+        let Ok(mut fleet) = state::read(&kept.bytes, rules, reading) else {
+            told.is_unreadable = true;
+            return FleetBreaker::default();
+        };
+        let is_same_probe = fleet.probe == own.probe;
+        match (&mut fleet.gate.state, own.gate.state) {
+            // The same opening: it ends when it was first said to, whatever the keeper's clock does.
+            (State::Open { until_ms }, State::Open { until_ms: before }) if fleet.gate.level == own.gate.level => {
+                *until_ms = (*until_ms).min(before);
+            }
+            // The same probe: it is watched since it was first seen.
+            (
+                State::HalfOpen { probe_until_ms, is_out: true, .. },
+                State::HalfOpen { probe_until_ms: before, is_out: true, .. },
+            ) if is_same_probe => *probe_until_ms = (*probe_until_ms).min(before),
+            _ => {}
+        }
+        fleet
+    }
+
+    /// What this node has to add: its counts, how its probe ended, and that it wants the next one.
+    fn advance(&mut self, given: Given<'_>, fleet: &mut FleetBreaker) -> (Option<Change>, bool) {
+        let Given { rules, now, .. } = given;
+        let mut change = observe(given, fleet);
+        let mut is_changed = !given.reports.is_empty();
+        if matches!(self.mine, Mine::Held { until_ms, .. } if until_ms <= now.mono_ms) {
+            self.let_go();
+        }
+        if let Mine::Done { probe, weight } = self.mine
+            && fleet.probe_out() == Some(probe)
+        {
+            change = fleet.probed(rules, weight, now).or(change);
+            is_changed = true;
+        }
+        let is_wanted = self.wanted_ms.is_some_and(|at_ms| now.mono_ms.saturating_sub(at_ms) < rules.claim_ms());
+        if is_wanted && !matches!(self.mine, Mine::Held { .. } | Mine::Done { .. }) && !fleet.is_closed() {
+            let attempt = self.attempt.unwrap_or(Attempt { probe: given.probe, asked_ms: now.mono_ms });
+            if fleet.lease(rules, attempt.probe, now) {
+                self.attempt = Some(attempt);
+                is_changed = true;
+            }
+        }
+        (change, is_changed)
+    }
+
+    /// From now on this is what is known.
+    fn take(&mut self, rules: &FleetRules, fleet: FleetBreaker, now_ms: u64, told: &mut Told) {
+        if fleet.is_closed() && !self.fleet.is_closed() {
+            self.since_ms = now_ms;
+            self.wanted_ms = None;
+            told.has_closed = true;
+        }
+        self.fleet = fleet;
+        let out = self.fleet.probe_out();
+        if let Mine::Held { probe, .. } | Mine::Out { probe } | Mine::Done { probe, .. } = self.mine
+            && out != Some(probe)
+        {
+            self.mine = Mine::None;
+        }
+        let Some(Attempt { probe, asked_ms }) = self.attempt else { return };
+        let until_ms = asked_ms.saturating_add(rules.claim_ms());
+        if out == Some(probe) {
+            self.mine = Mine::Held { probe, until_ms };
+            self.attempt = None;
+            self.wanted_ms = None;
+            told.has_lease = true;
+        } else if until_ms <= now_ms {
+            self.attempt = None;
+        }
+    }
+}
+
+/// Tells the breaker what was counted.
+fn observe(given: Given<'_>, fleet: &mut FleetBreaker) -> Option<Change> {
+    let mut change = None;
+    for report in given.reports {
+        change = fleet.observe(given.rules, report, given.now).or(change);
+    }
+    change
+}
