@@ -24,6 +24,7 @@
 //! counted before the breaker opened, and while it was, is never counted again after it has closed. A holder beyond
 //! [`HOLDERS_MAX`] is not heard until one is stale: that many nodes are evidence enough.
 
+mod board;
 mod breakers;
 mod counters;
 mod exchange;
@@ -37,7 +38,11 @@ mod tally;
 pub use breakers::{FleetBreakers, FleetTicket};
 pub use counters::Snapshot;
 pub use node::NodeTallies;
+#[cfg(any(test, feature = "test-util"))]
+pub use register::conformance;
 pub use register::{Kept, ProcessRegister, Register, TTL_MAX, VALUE_BYTES_MAX, Written};
+#[cfg(feature = "redis")]
+pub(crate) use register::{TOO_LONG, ttl_ms};
 pub use settings::{BadSettings, FleetSettings};
 pub use tally::{BadReport, REPORT_BYTES, Report, Tally};
 
@@ -63,6 +68,9 @@ pub struct FleetRules {
     pub fault_percent: u8,
     /// …of at least so many.
     pub volume_min: u32,
+    /// It opens so long after it nearly would have, if it still does: until then those whose calls succeed are heard,
+    /// too, who have nothing to report before they are asked. 0 where there is no other node.
+    pub hear_ms: u32,
     /// A holder not heard of for so long is left out; three times the interval of reports, at least.
     pub fresh_ms: u32,
     /// Phases: how long it is open, the probe's lease, how many good probes close it, which faults count.
@@ -76,6 +84,7 @@ impl Default for FleetRules {
             tenant_percent: 30,
             fault_percent: 50,
             volume_min: 50,
+            hear_ms: 0,
             fresh_ms: 30_000,
             gate: Rules::default(),
         }
@@ -102,6 +111,8 @@ pub struct FleetBreaker {
     holders: Vec<Holder>,
     /// The name of the latest lease of a probe, by which nodes that share the state know theirs; 0 where it has none.
     probe: u64,
+    /// Since when the counts nearly open it.
+    suspected_ms: Option<u64>,
 }
 
 /// What one holder has reported.
@@ -119,7 +130,7 @@ struct Holder {
 
 impl Default for FleetBreaker {
     fn default() -> Self {
-        Self { gate: Gate::NEW, holders: Vec::new(), probe: 0 }
+        Self { gate: Gate::NEW, holders: Vec::new(), probe: 0, suspected_ms: None }
     }
 }
 
@@ -186,6 +197,11 @@ impl FleetBreaker {
         matches!(self.gate.state, State::HalfOpen { is_out: true, .. }).then_some(self.probe)
     }
 
+    /// Whether every node should say what it has counted.
+    fn is_suspect(&self) -> bool {
+        self.suspected_ms.is_some() || !self.is_closed()
+    }
+
     fn is_closed(&self) -> bool {
         matches!(self.gate.state, State::Closed { .. })
     }
@@ -227,7 +243,12 @@ impl FleetBreaker {
             all.add(&holder.latest);
             all.add(&holder.before);
         }
-        if !is_broken(rules, &all) {
+        if !is_nearly_broken(rules, &all) {
+            self.suspected_ms = None;
+            return None;
+        }
+        let since_ms = *self.suspected_ms.get_or_insert(now.mono_ms);
+        if now.mono_ms.saturating_sub(since_ms) < u64::from(rules.hear_ms) || !is_broken(rules, &all) {
             return None;
         }
         self.gate.open(&rules.gate, now.mono_ms, spread(salt ^ now.mono_ms));
@@ -235,6 +256,7 @@ impl FleetBreaker {
     }
 
     fn opened(&mut self, now: Now) -> Change {
+        self.suspected_ms = None;
         for holder in &mut self.holders {
             holder.spend();
         }

@@ -26,6 +26,7 @@ mod library;
 mod link;
 mod locate;
 mod push;
+mod register;
 mod reply;
 mod settings;
 mod tls;

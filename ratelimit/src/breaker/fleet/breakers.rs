@@ -1,9 +1,11 @@
 //! The face that calls see.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::board::Board;
 use super::counters::{Counters, Snapshot, add};
 use super::settings::{BadSettings, FleetSettings};
 use super::standing::{Look, Standing};
@@ -55,6 +57,9 @@ pub struct FleetBreakers {
     named: AtomicU64,
     pub(super) counters: Counters,
     pub(super) wake: Notify,
+    /// What other nodes want to hear of, as last read; and that there is something to put there.
+    board: Mutex<Board>,
+    pub(super) wake_board: Notify,
 }
 
 impl FleetBreakers {
@@ -70,6 +75,8 @@ impl FleetBreakers {
             named: AtomicU64::new(0),
             counters: Counters::default(),
             wake: Notify::new(),
+            board: Mutex::default(),
+            wake_board: Notify::new(),
         })
     }
 
@@ -165,6 +172,10 @@ impl FleetBreakers {
         spread(self.holder ^ spread(self.named.fetch_add(1, Ordering::Relaxed))).max(1)
     }
 
+    pub(super) fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn with<R>(&self, provider: ProviderKey, f: impl FnOnce(&mut Standing) -> R) -> Option<R> {
         self.standings.lock(shard(provider)).get_mut(&provider.as_u64()).map(f)
     }
@@ -207,13 +218,13 @@ impl FleetBreakers {
         false
     }
 
-    /// Forgets providers that are in order again.
-    pub(super) fn sweep(&self, faulty: &[ProviderKey], now: Now) {
+    /// Forgets providers that are in order again; `kept` are not, in their order.
+    pub(super) fn sweep(&self, kept: &[ProviderKey], now: Now) {
         for mut standings in self.standings.each() {
             let before = standings.len();
             standings.retain(|provider, standing| {
                 !standing.is_idle(&self.settings.rules, now.mono_ms)
-                    || faulty.binary_search(&ProviderKey::from_u64(*provider)).is_ok()
+                    || kept.binary_search(&ProviderKey::from_u64(*provider)).is_ok()
             });
             self.troubled.fetch_sub(before - standings.len(), Ordering::Relaxed);
         }

@@ -10,9 +10,9 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::counters::add;
 use super::register::{Kept, Register, Written};
-use super::standing::{Given, Told, Write};
+use super::standing::{Given, Note, Write};
 use super::state::Reading;
-use super::FleetBreakers;
+use super::{FleetBreakers, FleetRules};
 use crate::breaker::Change;
 use crate::moment::Now;
 use crate::pair::ProviderKey;
@@ -24,7 +24,7 @@ const ASK_LIMIT: Duration = Duration::from_secs(2);
 /// Exchanges under way at a time: the register is others' too.
 const UNDER_WAY: usize = 16;
 /// Writes that another node's came before, in a row, after which it is left for the next time.
-const ROUNDS_MAX: u32 = 4;
+pub(super) const ROUNDS_MAX: u32 = 4;
 /// How often it is looked which exchanges are due.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -44,7 +44,8 @@ impl FleetBreakers {
         let mut under_way = FuturesUnordered::new();
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        tokio::pin!(stop);
+        let board = self.keep_board(&*register, &*clock);
+        tokio::pin!(stop, board);
         loop {
             while under_way.len() < UNDER_WAY
                 && let Some(provider) = self.next_due(Now::of(&*clock))
@@ -54,6 +55,7 @@ impl FleetBreakers {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
+                () = &mut board => {}
                 Some(()) = under_way.next(), if !under_way.is_empty() => {}
                 () = self.wake.notified() => {}
                 _ = looks.tick() => self.look(Now::of(&*clock)),
@@ -65,12 +67,13 @@ impl FleetBreakers {
         while last.next().await.is_some() {}
     }
 
-    /// Takes up providers that have faults now, and drops those that are in order.
+    /// Takes up providers that fail now, here or by what others say, and drops those that are in order.
     pub(super) fn look(&self, now: Now) {
-        let mut faulty = self.tallies.faulty(now);
-        faulty.sort_unstable();
-        self.sweep(&faulty, now);
-        for provider in faulty {
+        let mut kept = self.tallies.failing(self.settings.failing_percent(), now);
+        kept.extend(self.board().listed(&self.settings, now.mono_ms));
+        kept.sort_unstable();
+        self.sweep(&kept, now);
+        for provider in kept {
             self.with_new(provider, false, now, |_| ());
         }
     }
@@ -118,12 +121,13 @@ impl FleetBreakers {
         register: &dyn Register,
         clock: &dyn Clock,
     ) -> Result<(), AskError> {
+        let rules = self.rules(register.is_shared());
         let mut asked_ms = Now::of(clock).mono_ms;
         let mut kept = within(register.read(provider)).await?;
         for _ in 0..ROUNDS_MAX {
             let now = Now::of(clock);
             let reading = Reading { asked_ms, answered_ms: now.mono_ms, keeper_ms: kept.now_ms };
-            let Some(write) = self.merge(provider, &kept, reading, now) else { return Ok(()) };
+            let Some(write) = self.merge(provider, &kept, reading, now, &rules) else { return Ok(()) };
             asked_ms = now.mono_ms;
             let ttl = Duration::from_millis(write.ttl_ms);
             match within(register.write(provider, write.expected, &write.bytes, ttl)).await? {
@@ -139,53 +143,67 @@ impl FleetBreakers {
         Ok(())
     }
 
-    fn merge(&self, provider: ProviderKey, kept: &Kept, reading: Reading, now: Now) -> Option<Write> {
+    fn merge(
+        &self,
+        provider: ProviderKey,
+        kept: &Kept,
+        reading: Reading,
+        now: Now,
+        rules: &FleetRules,
+    ) -> Option<Write> {
         let reports = self.tallies.reports_of(provider, now);
-        let given = Given { rules: &self.settings.rules, reports: &reports, probe: self.name(), now };
-        let (told, write) = self.with(provider, |standing| standing.merge(given, kept, reading))?;
-        self.hear(provider, &told);
+        let given = Given { rules, reports: &reports, probe: self.name(), now };
+        let (notes, write, is_suspect) = self.with(provider, |standing| {
+            let (notes, write) = standing.merge(given, kept, reading);
+            (notes, write, standing.is_suspect)
+        })?;
+        self.hear(provider, &notes);
+        if is_suspect && !self.board().is_recent(provider, &self.settings, now.mono_ms) {
+            self.wake_board.notify_one();
+        }
         write
     }
 
     fn written(&self, provider: ProviderKey, write: Write, version: u64, now: Now) {
         let rules = &self.settings.rules;
-        if let Some(told) = self.with(provider, |standing| standing.written(rules, write, version, now.mono_ms)) {
-            self.hear(provider, &told);
+        if let Some(notes) = self.with(provider, |standing| standing.written(rules, write, version, now.mono_ms)) {
+            self.hear(provider, &notes);
         }
     }
 
     fn unreached(&self, provider: ProviderKey, begun_ms: u64, now: Now) {
         add(&self.counters.failures);
         let reports = self.tallies.reports_of(provider, now);
-        let given = Given { rules: &self.settings.rules, reports: &reports, probe: self.name(), now };
+        // There is nobody to be heard.
+        let rules = self.rules(false);
+        let given = Given { rules: &rules, reports: &reports, probe: self.name(), now };
         let alone_ms = u64::from(self.settings.alone_ms);
-        if let Some(told) = self.with(provider, |standing| standing.unreached(given, begun_ms, alone_ms)) {
-            self.hear(provider, &told);
+        if let Some(notes) = self.with(provider, |standing| standing.unreached(given, begun_ms, alone_ms)) {
+            self.hear(provider, &notes);
         }
     }
 
-    fn hear(&self, provider: ProviderKey, told: &Told) {
-        if told.has_closed {
-            self.tallies.forget(provider);
-        }
+    fn rules(&self, is_shared: bool) -> FleetRules {
+        let rules = self.settings.rules;
+        FleetRules { hear_ms: if is_shared { rules.hear_ms } else { 0 }, ..rules }
+    }
+
+    fn hear(&self, provider: ProviderKey, notes: &[Note]) {
         let counters = &self.counters;
-        match told.change {
-            Some(Change::Opened { .. }) => add(&counters.opened),
-            Some(Change::Closed) => add(&counters.closed),
-            None => {}
-        }
-        let counted = [
-            (told.has_lease, &counters.leases),
-            (told.is_unreadable, &counters.unreadable),
-            (told.was_forgotten, &counters.forgotten),
-            (told.is_alone, &counters.alone),
-        ];
-        for (_, counter) in counted.iter().filter(|(is_told, _)| *is_told) {
-            add(counter);
+        for note in notes {
+            match note {
+                Note::Changed(Change::Opened { .. }) => add(&counters.opened),
+                Note::Changed(Change::Closed) => add(&counters.closed),
+                Note::Works => self.tallies.forget(provider),
+                Note::Leased => add(&counters.leases),
+                Note::Unreadable(_) => add(&counters.unreadable),
+                Note::Forgotten => add(&counters.forgotten),
+                Note::Alone => add(&counters.alone),
+            }
         }
     }
 }
 
-async fn within<T>(asked: impl Future<Output = Result<T, AskError>>) -> Result<T, AskError> {
+pub(super) async fn within<T>(asked: impl Future<Output = Result<T, AskError>>) -> Result<T, AskError> {
     timeout(ASK_LIMIT, asked).await.unwrap_or(Err(AskError::Timeout))
 }

@@ -78,15 +78,17 @@ impl NodeTallies {
         reports
     }
 
-    /// Providers that have a fault in one of the two windows.
-    pub fn faulty(&self, now: Now) -> Vec<ProviderKey> {
-        let mut faulty = Vec::new();
+    /// Providers of whose calls at least this part failed, in percent, in both windows together.
+    pub fn failing(&self, percent: u8, now: Now) -> Vec<ProviderKey> {
+        let mut failing = Vec::new();
         self.each(now, |provider, windows| {
-            if windows.latest.faults() > 0 || windows.before.faults() > 0 {
-                faulty.push(provider);
+            let sum = windows.sum();
+            let is_share = u64::from(sum.faults()) * 100 >= u64::from(sum.calls()) * u64::from(percent);
+            if sum.faults() > 0 && is_share {
+                failing.push(provider);
             }
         });
-        faulty
+        failing
     }
 
     /// Forgets what was counted of a provider: it means nothing for what comes.
@@ -116,9 +118,7 @@ impl NodeTallies {
     }
 
     fn send(&self, provider: ProviderKey, windows: &Windows, send: &mut impl FnMut(Report)) {
-        for (window, tally) in
-            [(windows.window.saturating_sub(1), windows.before), (windows.window, windows.latest)]
-        {
+        for (window, tally) in [(windows.window.saturating_sub(1), windows.before), (windows.window, windows.latest)] {
             if tally != Tally::default() {
                 send(Report { provider, holder: self.holder, window, tally });
             }

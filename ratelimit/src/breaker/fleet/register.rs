@@ -14,7 +14,7 @@ use crate::quota::AskError;
 /// Most bytes of a value.
 pub const VALUE_BYTES_MAX: usize = 48 << 10;
 /// Longest that a value is kept without being written again.
-pub const TTL_MAX: Duration = Duration::from_secs(86_400);
+pub const TTL_MAX: Duration = Duration::from_hours(24);
 
 const _: () = assert!(STATE_BYTES_MAX <= VALUE_BYTES_MAX, "a whole state fits into a register");
 
@@ -40,6 +40,11 @@ pub trait Register: Send + Sync + std::fmt::Debug {
         bytes: &[u8],
         ttl: Duration,
     ) -> Result<Written, AskError>;
+
+    /// Whether other nodes may have the same.
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 /// What a register has.
@@ -163,4 +168,14 @@ impl Register for ProcessRegister {
         values.by_provider.insert(provider, Value { version, bytes: bytes.to_vec(), until_ms });
         Ok(Written::Done { version })
     }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
 }
+
+#[cfg(any(test, feature = "test-util"))]
+pub mod conformance;
+
+#[cfg(test)]
+mod tests;

@@ -8,8 +8,8 @@ pub struct FleetSettings {
     pub rules: FleetRules,
     /// Length of one of the two windows that are looked back over, in ms.
     pub window_ms: u32,
-    /// How often a provider with faults is exchanged with the register, in ms; up to a quarter less, so that nodes do
-    /// not come together.
+    /// How often a provider in trouble is exchanged with the register, in ms, and asked which ones are so for others;
+    /// up to a quarter less, so that nodes do not come together.
     pub interval_ms: u32,
     /// A node that did not reach the register for so long goes by itself, its own single probe included. Until then a
     /// probe may be out that it has not heard of.
@@ -33,6 +33,8 @@ pub enum BadSettings {
     Percent,
     #[error("a holder must be fresh for three intervals, and for two windows and an interval")]
     Fresh,
+    #[error("a fleet's breaker must wait for the other nodes for an interval, or not at all")]
+    Hear,
 }
 
 impl Default for FleetSettings {
@@ -40,7 +42,7 @@ impl Default for FleetSettings {
     /// know, and what a fleet of 100 nodes asks of a register for it are 70 small operations a second.
     fn default() -> Self {
         Self {
-            rules: FleetRules::default(),
+            rules: FleetRules { hear_ms: 4_000, ..FleetRules::default() },
             window_ms: 5_000,
             interval_ms: 3_000,
             alone_ms: 10_000,
@@ -65,7 +67,15 @@ impl FleetSettings {
         if u64::from(rules.fresh_ms) < (3 * interval_ms).max(2 * window_ms + interval_ms) {
             return Err(BadSettings::Fresh);
         }
+        if rules.hear_ms != 0 && rules.hear_ms < self.interval_ms {
+            return Err(BadSettings::Hear);
+        }
         Ok(())
+    }
+
+    /// Nobody whose faults are fewer than this part makes the whole exceed the rules', in percent.
+    pub(super) fn failing_percent(&self) -> u8 {
+        self.rules.fault_percent.div_ceil(4)
     }
 
     pub(super) fn tallies(&self, holder: u64) -> NodeTallies {
@@ -91,6 +101,9 @@ mod tests {
             (with(FleetRules { tenants_min: 0, ..rules }), Err(BadSettings::Zero)),
             (with(FleetRules { tenant_percent: 0, ..rules }), Err(BadSettings::Percent)),
             (with(FleetRules { fault_percent: 101, ..rules }), Err(BadSettings::Percent)),
+            (with(FleetRules { hear_ms: 0, ..rules }), Ok(())),
+            (with(FleetRules { hear_ms: 2_999, ..rules }), Err(BadSettings::Hear)),
+            (with(FleetRules { hear_ms: 3_000, ..rules }), Ok(())),
             (with(FleetRules { fresh_ms: 13_000, ..rules }), Ok(())),
             (with(FleetRules { fresh_ms: 12_999, ..rules }), Err(BadSettings::Fresh)),
             (

@@ -12,7 +12,7 @@
 //! who knows a breaker that is not closed writes that again.
 
 use super::register::Kept;
-use super::state::{self, Reading};
+use super::state::{self, BadState, Reading};
 use super::{FleetBreaker, FleetRules, Refused, Report, State};
 use crate::breaker::{Change, Phase, Weight};
 use crate::moment::Now;
@@ -34,6 +34,8 @@ pub(super) struct Standing {
     mine: Mine,
     attempt: Option<Attempt>,
     unreached_since_ms: Option<u64>,
+    /// Whether other nodes should say what they have counted.
+    pub(super) is_suspect: bool,
     /// When it was last exchanged, and when it is next.
     pub(super) asked_ms: u64,
     pub(super) due_ms: u64,
@@ -46,19 +48,11 @@ enum Mine {
     #[default]
     None,
     /// For the next call until then.
-    Held {
-        probe: u64,
-        until_ms: u64,
-    },
+    Held { probe: u64, until_ms: u64 },
     /// A call has it.
-    Out {
-        probe: u64,
-    },
+    Out { probe: u64 },
     /// It ended so; the register does not know yet.
-    Done {
-        probe: u64,
-        weight: Weight,
-    },
+    Done { probe: u64, weight: Weight },
 }
 
 /// A lease that was asked for, the answer to which may be lost.
@@ -99,15 +93,20 @@ pub(super) struct Write {
 }
 
 /// What a reading, a write or a failure meant.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    pub(super) change: Option<Change>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Note {
+    /// This node opened it or closed it.
+    Changed(Change),
     /// It works again: what was counted before means nothing.
-    pub(super) has_closed: bool,
-    pub(super) has_lease: bool,
-    pub(super) is_unreadable: bool,
-    pub(super) was_forgotten: bool,
-    pub(super) is_alone: bool,
+    Works,
+    /// The probe is this node's.
+    Leased,
+    /// What the register has cannot be read.
+    Unreadable(BadState),
+    /// The register has lost what this node still knows.
+    Forgotten,
+    /// The node goes by itself.
+    Alone,
 }
 
 impl Standing {
@@ -141,13 +140,11 @@ impl Standing {
         let phase = self.phase();
         // On a copy: the lease is the register's to grant.
         let mut gate = self.fleet.gate;
-        match gate.admit(&rules.gate, now_ms) {
-            Err(refused) => Look::Refused(refused),
-            Ok(_) => {
-                self.wanted_ms = Some(now_ms);
-                Look::Wanted(Refused { retry_after_ms: LEASE_RETRY_MS, phase })
-            }
+        if let Err(refused) = gate.admit(&rules.gate, now_ms) {
+            return Look::Refused(refused);
         }
+        self.wanted_ms = Some(now_ms);
+        Look::Wanted(Refused { retry_after_ms: LEASE_RETRY_MS, phase })
     }
 
     /// Whether an ordinary call that was admitted then counts.
@@ -176,18 +173,25 @@ impl Standing {
     }
 
     /// Takes over what the register has, and says what it should have instead.
-    pub(super) fn merge(&mut self, given: Given<'_>, kept: &Kept, reading: Reading) -> (Told, Option<Write>) {
+    pub(super) fn merge(&mut self, given: Given<'_>, kept: &Kept, reading: Reading) -> (Vec<Note>, Option<Write>) {
         let (rules, now_ms) = (given.rules, given.now.mono_ms);
         self.unreached_since_ms = None;
-        let mut told = Told::default();
+        let mut told = Vec::new();
         let mut fleet = self.known(rules, kept, reading, &mut told);
         self.version = kept.version;
         self.take(rules, fleet.clone(), now_ms, &mut told);
-        self.is_current = !told.was_forgotten && !told.is_unreadable;
+        let is_forgotten = told.contains(&Note::Forgotten);
+        self.is_current = !is_forgotten && !told.iter().any(|note| matches!(note, Note::Unreadable(_)));
         // What was counted before it closed means nothing.
-        let reports = if told.has_closed { &[] } else { given.reports };
+        let reports = if told.contains(&Note::Works) { &[] } else { given.reports };
         let (change, is_changed) = self.advance(Given { reports, ..given }, &mut fleet);
-        if !is_changed && !told.was_forgotten {
+        self.is_suspect = fleet.is_suspect();
+        if let Some(since_ms) = fleet.suspected_ms {
+            // It opens at the first look after everybody was heard.
+            let heard_ms = since_ms.saturating_add(u64::from(rules.hear_ms));
+            self.due_ms = if heard_ms > now_ms { self.due_ms.min(heard_ms) } else { self.due_ms };
+        }
+        if !is_changed && !is_forgotten {
             return (told, None);
         }
         let bytes = state::write(&fleet, rules, reading, now_ms);
@@ -196,46 +200,46 @@ impl Standing {
     }
 
     /// The write was done.
-    pub(super) fn written(&mut self, rules: &FleetRules, write: Write, version: u64, now_ms: u64) -> Told {
-        let mut told = Told { change: write.change, ..Told::default() };
+    pub(super) fn written(&mut self, rules: &FleetRules, write: Write, version: u64, now_ms: u64) -> Vec<Note> {
+        let mut told: Vec<_> = write.change.map(Note::Changed).into_iter().collect();
         self.take(rules, write.fleet, now_ms, &mut told);
         (self.version, self.is_current) = (version, true);
         told
     }
 
     /// The register could not be reached, or did not say what became of a write.
-    pub(super) fn unreached(&mut self, given: Given<'_>, asked_ms: u64, alone_ms: u64) -> Told {
+    pub(super) fn unreached(&mut self, given: Given<'_>, asked_ms: u64, alone_ms: u64) -> Vec<Note> {
         self.is_current = false;
         let since_ms = *self.unreached_since_ms.get_or_insert(asked_ms);
         let is_alone = given.now.mono_ms.saturating_sub(since_ms) >= alone_ms;
-        let mut told = Told { is_alone, ..Told::default() };
+        let mut told = if is_alone { vec![Note::Alone] } else { Vec::new() };
         let mut fleet = self.fleet.clone();
-        told.change = if is_alone {
-            self.advance(given, &mut fleet).0
-        } else {
-            observe(given, &mut fleet)
-        };
+        let change = if is_alone { self.advance(given, &mut fleet).0 } else { observe(given, &mut fleet) };
+        told.extend(change.map(Note::Changed));
         self.take(given.rules, fleet, given.now.mono_ms, &mut told);
         told
     }
 
     /// The state that the register has, in this node's time.
-    fn known(&self, rules: &FleetRules, kept: &Kept, reading: Reading, told: &mut Told) -> FleetBreaker {
+    fn known(&self, rules: &FleetRules, kept: &Kept, reading: Reading, told: &mut Vec<Note>) -> FleetBreaker {
         let own = &self.fleet;
         if kept.version == self.version && self.is_current {
             return own.clone();
         }
         let matters = !own.is_closed() && reading.answered_ms < own.matters_until_ms(rules, reading.answered_ms);
         if kept.version < self.version && matters {
-            told.was_forgotten = true;
+            told.push(Note::Forgotten);
             return own.clone();
         }
         if kept.bytes.is_empty() {
             return FleetBreaker::default();
         }
-        let Ok(mut fleet) = state::read(&kept.bytes, rules, reading) else {
-            told.is_unreadable = true;
-            return FleetBreaker::default();
+        let mut fleet = match state::read(&kept.bytes, rules, reading) {
+            Ok(fleet) => fleet,
+            Err(bad) => {
+                told.push(Note::Unreadable(bad));
+                return FleetBreaker::default();
+            }
         };
         let is_same_probe = fleet.probe == own.probe;
         match (&mut fleet.gate.state, own.gate.state) {
@@ -279,11 +283,11 @@ impl Standing {
     }
 
     /// From now on this is what is known.
-    fn take(&mut self, rules: &FleetRules, fleet: FleetBreaker, now_ms: u64, told: &mut Told) {
+    fn take(&mut self, rules: &FleetRules, fleet: FleetBreaker, now_ms: u64, told: &mut Vec<Note>) {
         if fleet.is_closed() && !self.fleet.is_closed() {
             self.since_ms = now_ms;
             self.wanted_ms = None;
-            told.has_closed = true;
+            told.push(Note::Works);
         }
         self.fleet = fleet;
         let out = self.fleet.probe_out();
@@ -298,7 +302,7 @@ impl Standing {
             self.mine = Mine::Held { probe, until_ms };
             self.attempt = None;
             self.wanted_ms = None;
-            told.has_lease = true;
+            told.push(Note::Leased);
         } else if until_ms <= now_ms {
             self.attempt = None;
         }

@@ -1,7 +1,8 @@
 //! A fleet's breaker as bytes, for a register that several nodes share.
 //!
 //! ```text
-//! version 1 | phase 1 | level 1 | good 1 | remaining 4 (ms) | probe 8 | written 8 (ms) | holders 2 | holder…
+//! version 1 | phase 1 | level 1 | good 1 | remaining 4 (ms) | suspected 4 (ms) | probe 8 | written 8 (ms) | holders 2 |
+//!          holder…
 //! holder:  id 8 | window 8 | spent 8 | age 4 (ms) | latest | before                      integers little-endian
 //! ```
 //!
@@ -11,7 +12,7 @@
 //! of counts. The lease of a probe has no time at all: who did not take it watches it for its whole length
 //! ([`super::standing`]), so that no clock's step makes a second probe.
 //!
-//! `spent` is 0, or one more than the window up to which all are. Holders that are stale are not written.
+//! `suspected` is how long ago it was, and one more, or 0. `spent` is 0, or one more than the window up to which all are. Holders that are stale are not written.
 //!
 //! Whatever the bytes are, what is read is open for no longer than the rules' longest time, and has no more than
 //! [`HOLDERS_MAX`] holders.
@@ -20,7 +21,7 @@ use super::tally::{Tally, take};
 use super::{FleetBreaker, FleetRules, Gate, HOLDERS_MAX, Holder, State};
 
 const VERSION: u8 = 1;
-const HEAD_BYTES: usize = 26;
+const HEAD_BYTES: usize = 30;
 const HOLDER_BYTES_MAX: usize = 28 + 2 * (1 + 8 + 2 * 33);
 
 /// The longest that is written.
@@ -36,6 +37,7 @@ pub(super) enum BadState {
 }
 
 /// When something was read, by both clocks.
+#[expect(clippy::struct_field_names, reason = "each is a time in ms")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
     /// The node's monotonic clock before the register was asked, and when it had answered.
@@ -43,6 +45,13 @@ pub(super) struct Reading {
     pub(super) answered_ms: u64,
     /// The keeper's, in between.
     pub(super) keeper_ms: u64,
+}
+
+impl Reading {
+    /// What the keeper's clock shows at a moment of the node's.
+    pub(super) fn keeper_ms_at(&self, now_ms: u64) -> u64 {
+        self.keeper_ms.saturating_add(now_ms.saturating_sub(self.answered_ms))
+    }
 }
 
 /// The state as of `now_ms`; `reading` is the latest, which says what the keeper's clock shows now.
@@ -53,12 +62,13 @@ pub(super) fn write(fleet: &FleetBreaker, rules: &FleetRules, reading: Reading, 
         State::HalfOpen { good, is_out: false, .. } => (2, good, 0),
         State::HalfOpen { good, is_out: true, .. } => (3, good, 0),
     };
-    let written_ms = reading.keeper_ms.saturating_add(now_ms.saturating_sub(reading.answered_ms));
+    let suspected = fleet.suspected_ms.map_or(0, |since_ms| short(now_ms.saturating_sub(since_ms)).saturating_add(1));
     let fresh = || fleet.holders.iter().filter(|holder| is_fresh(holder, rules, now_ms)).take(HOLDERS_MAX);
     let mut bytes = vec![VERSION, phase, fleet.gate.level, good];
     bytes.extend(remaining_ms.to_le_bytes());
+    bytes.extend(suspected.to_le_bytes());
     bytes.extend(fleet.probe.to_le_bytes());
-    bytes.extend(written_ms.to_le_bytes());
+    bytes.extend(reading.keeper_ms_at(now_ms).to_le_bytes());
     bytes.extend(u16::try_from(fresh().count()).unwrap_or(u16::MAX).to_le_bytes());
     for holder in fresh() {
         let spent = holder.spent.map_or(0, |spent| spent.saturating_add(1));
@@ -87,6 +97,7 @@ pub(super) fn read(bytes: &[u8], rules: &FleetRules, reading: Reading) -> Result
 fn read_rest(rest: &mut &[u8], rules: &FleetRules, reading: Reading) -> Option<FleetBreaker> {
     let [phase, level, good] = take(rest)?;
     let remaining_ms = u64::from(u32::from_le_bytes(take(rest)?).min(rules.gate.open_max_ms));
+    let suspected = u32::from_le_bytes(take(rest)?).checked_sub(1);
     let probe = u64::from_le_bytes(take(rest)?);
     let passed_ms = reading.keeper_ms.saturating_sub(u64::from_le_bytes(take(rest)?));
     let good = good.min(rules.gate.probes_to_close.saturating_sub(1));
@@ -101,7 +112,8 @@ fn read_rest(rest: &mut &[u8], rules: &FleetRules, reading: Reading) -> Option<F
         _ => return None,
     };
     let holders = read_holders(rest, rules, reading, passed_ms)?;
-    Some(FleetBreaker { gate: Gate { state, level }, holders, probe })
+    let since_ms = |age_ms| reading.answered_ms.saturating_sub(u64::from(age_ms).saturating_add(passed_ms));
+    Some(FleetBreaker { gate: Gate { state, level }, holders, probe, suspected_ms: suspected.map(since_ms) })
 }
 
 fn read_holders(rest: &mut &[u8], rules: &FleetRules, reading: Reading, passed_ms: u64) -> Option<Vec<Holder>> {

@@ -75,6 +75,11 @@ impl RedisCentre {
         self.0.ears.forget(application);
     }
 
+    /// Has a function of the library called that is not of an application.
+    pub(super) async fn call(&self, tag: &str, command: redis::Cmd) -> Result<Value, Fault> {
+        self.0.call_at(tag, command).await
+    }
+
     /// Why the last ask had no answer; none if it had one.
     pub fn fault(&self) -> Option<Fault> {
         *self.0.fault.lock().unwrap_or_else(PoisonError::into_inner)
@@ -110,11 +115,16 @@ impl Shared {
     }
 
     async fn call(&self, application: &Application, command: redis::Cmd) -> Result<Value, Fault> {
+        self.call_at(&wire::tag(application), command).await
+    }
+
+    /// Sends it to the server that has the slot of the hash tag.
+    async fn call_at(&self, tag: &str, command: redis::Cmd) -> Result<Value, Fault> {
         let deadline = Instant::now() + self.settings.budget;
         match &self.route {
             Route::One(_, link) => link.call(command, deadline).await,
             Route::Cluster(cluster) => {
-                let link = cluster.link(slot(&wire::tag(application)), deadline).await?;
+                let link = cluster.link(slot(tag), deadline).await?;
                 let answer = link.call(command, deadline).await;
                 if answer.as_ref().is_err_and(|fault| is_not_the_owners(*fault)) {
                     cluster.suspect();

@@ -15,6 +15,7 @@ pub const LIBRARY: &str = concat!(
     include_str!("lua/plan.lua"),
     include_str!("lua/ops.lua"),
     include_str!("lua/look.lua"),
+    include_str!("lua/register.lua"),
 );
 
 /// What every function's name begins with.
@@ -31,6 +32,6 @@ mod tests {
     fn the_library_is_of_the_revision_that_is_asked_for() {
         assert!(LIBRARY.contains(&format!("\nlocal REVISION = {REVISION}\n")));
         assert!(LIBRARY.starts_with("#!lua name=tidegate_quota_v1\n"));
-        assert_eq!(LIBRARY.matches(&format!("'{PREFIX}")).count(), 11);
+        assert_eq!(LIBRARY.matches(&format!("'{PREFIX}")).count(), 13);
     }
 }

@@ -35,22 +35,26 @@ fn any_fleet() -> impl Strategy<Value = FleetBreaker> {
     let calls = || proptest::collection::vec((0..400_u64, any::<bool>()), 0..120);
     let holder = (any::<u64>(), 0..u64::MAX, 0..29_000_u64, calls(), calls(), any::<Option<u32>>());
     let holders = proptest::collection::vec(holder, 0..12);
-    (any_state(), any::<u8>(), any::<u64>(), holders).prop_map(|(state, level, probe, holders)| FleetBreaker {
-        gate: Gate { state, level },
-        probe,
-        holders: holders
-            .into_iter()
-            .enumerate()
-            .map(|(at, (id, window, age_ms, latest, before, spent))| Holder {
-                id: id << 8 | at as u64,
-                heard_ms: NOW_MS - age_ms,
-                window,
-                latest: tally(&latest),
-                before: tally(&before),
-                spent: spent.map(u64::from),
-            })
-            .collect(),
-    })
+    let suspected = proptest::option::of(0..9_000_u64);
+    (any_state(), any::<u8>(), any::<u64>(), suspected, holders).prop_map(
+        |(state, level, probe, suspected, holders)| FleetBreaker {
+            suspected_ms: suspected.map(|age_ms| NOW_MS - age_ms),
+            gate: Gate { state, level },
+            probe,
+            holders: holders
+                .into_iter()
+                .enumerate()
+                .map(|(at, (id, window, age_ms, latest, before, spent))| Holder {
+                    id: id << 8 | at as u64,
+                    heard_ms: NOW_MS - age_ms,
+                    window,
+                    latest: tally(&latest),
+                    before: tally(&before),
+                    spent: spent.map(u64::from),
+                })
+                .collect(),
+        },
+    )
 }
 
 /// What a reader makes of it that reads as it is written.
@@ -64,6 +68,7 @@ fn as_read(mut fleet: FleetBreaker, rules: &FleetRules) -> FleetBreaker {
             State::HalfOpen { good, probe_until_ms: at.answered_ms + watch_ms, is_out }
         }
     };
+    fleet.suspected_ms = fleet.suspected_ms.map(|since_ms| since_ms + 3);
     for holder in &mut fleet.holders {
         holder.heard_ms += 3;
     }
