@@ -239,3 +239,8 @@ proptest! {
         prop_assert_eq!(holder.before, if last == 0 { Tally::default() } else { latest_of(last - 1) });
     }
 }
+
+mod face;
+mod model;
+mod net;
+mod world;
