@@ -4,7 +4,7 @@
 //! for all, and nobody else would hear that a breaker has opened. So who sees that the counts in a register nearly open a
 //! breaker, or that it is not closed, puts the provider on a list, one for all in the same register; every node reads the
 //! list once per interval, and exchanges what is on it as if it failed there, too. A breaker opens only after it has been
-//! suspected for long enough that everybody has ([`FleetRules::hear_ms`](super::FleetRules)).
+//! suspected for long enough that everybody has ([`hear_ms`](super::FleetRules::hear_ms)).
 //!
 //! ```text
 //! version 1 | written 8 (ms) | listed 2 | (provider 8 | age 4 (ms))…        integers little-endian, times as in a state

@@ -5,11 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::NodeTallies;
 use super::board::Board;
 use super::counters::{Counters, Snapshot, add};
+use super::rules::is_nearly_broken;
 use super::settings::{BadSettings, FleetSettings};
 use super::standing::{Look, Standing};
-use super::{NodeTallies, is_nearly_broken};
 use crate::breaker::{Faults, Outcome, Phase, Refused, Weight};
 use crate::moment::Now;
 use crate::pair::{PairKey, ProviderKey};

@@ -139,7 +139,10 @@ impl FleetBreakers {
             }
             add(&self.counters.conflicts);
         }
-        self.with(provider, |standing| standing.due_ms = standing.due_ms.min(asked_ms + 1));
+        // Many come at once: apart next time.
+        let part_ms = u64::from(self.settings.interval_ms / 8);
+        let soon_ms = asked_ms.saturating_add(part_ms + spread(self.name()) % (part_ms + 1));
+        self.with(provider, |standing| standing.due_ms = standing.due_ms.min(soon_ms));
         Ok(())
     }
 

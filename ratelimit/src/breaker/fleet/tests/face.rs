@@ -216,9 +216,9 @@ fn a_register_that_forgot_is_told_again_and_one_that_cannot_be_read_begins_anew(
     for has_older in [false, true] {
         // Nothing, or a state from before the lease.
         if has_older {
-            world.wire.net().take_over(open_state.clone())
+            world.wire.net().take_over(open_state.clone());
         } else {
-            world.wire.net().flush()
+            world.wire.net().flush();
         }
         assert!(world.admit(1).is_err());
         world.exchange(1);

@@ -21,8 +21,8 @@ enum Step {
     Delay(usize),
     Lose(usize),
     Wait(u64),
-    StepKeeper(i64),
-    StepWall(usize, i64),
+    TurnKeeper(i64),
+    TurnWall(usize, i64),
     Kill(usize),
 }
 
@@ -43,8 +43,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..9_usize).prop_map(Step::Lose),
         6 => (0..60_u64).prop_map(Step::Wait),
         2 => (0..500_u64).prop_map(Step::Wait),
-        1 => (-3_000..3_000_i64).prop_map(Step::StepKeeper),
-        1 => (node(), -9_000..9_000_i64).prop_map(|(n, ms)| Step::StepWall(n, ms)),
+        1 => (-3_000..3_000_i64).prop_map(Step::TurnKeeper),
+        1 => (node(), -9_000..9_000_i64).prop_map(|(n, ms)| Step::TurnWall(n, ms)),
         1 => node().prop_map(Step::Kill),
     ]
 }
@@ -117,11 +117,11 @@ impl Run {
             Step::Delay(nth) => self.world.wire.net().delay(nth),
             Step::Lose(nth) => self.world.wire.net().lose(nth),
             Step::Wait(ms) => self.world.advance(ms),
-            Step::StepKeeper(ms) => {
+            Step::TurnKeeper(ms) => {
                 let mut net = self.world.wire.net();
                 net.keeper_ms = net.keeper_ms.saturating_add_signed(ms);
             }
-            Step::StepWall(node, ms) => {
+            Step::TurnWall(node, ms) => {
                 let stepped_ms = self.world.unix_ms(node).saturating_add_signed(ms);
                 self.world.nodes[node].clock.step_to_unix_ms(stepped_ms);
             }
