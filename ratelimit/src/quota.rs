@@ -32,6 +32,8 @@ mod op;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod rule;
+#[cfg(any(test, feature = "test-util"))]
+pub mod sim;
 
 pub use answer::{
     Answer, AskError, BucketView, Denial, HOLDERS_SHOWN_MAX, HolderView, Lease, Malformed, ParkView, RefusalView, Reply,

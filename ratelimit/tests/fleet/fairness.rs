@@ -3,7 +3,7 @@
 use tidegate_ratelimit::quota::{Class, Kind};
 
 use crate::rule;
-use crate::sim::{Fleet, Load, Scene, percentile};
+use tidegate_ratelimit::quota::sim::{Fleet, Load, Scene, percentile};
 
 #[test]
 fn small_tenants_get_all_they_ask_beside_a_hog() {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::kinds;
-use crate::sim::{Dice, Fleet, Load, Scene};
+use tidegate_ratelimit::quota::sim::{Dice, Fleet, Load, Scene};
 
 fn scene(seed: u64, kind: usize, nodes: usize) -> Scene {
     let (_, rule) = kinds()[kind];

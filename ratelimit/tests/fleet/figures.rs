@@ -3,7 +3,7 @@
 use tidegate_ratelimit::quota::{Kind, Rule};
 
 use crate::rule;
-use crate::sim::{Dice, Fleet, Load, Provider, START_MS, Scene};
+use tidegate_ratelimit::quota::sim::{Dice, Fleet, Load, Provider, START_MS, Scene};
 
 struct Figures {
     /// Of what the rule allows in the time.

@@ -17,7 +17,6 @@ mod fairness;
 mod faults;
 mod figures;
 mod parks;
-mod sim;
 
 use tidegate_ratelimit::quota::{Kind, Rule, RuleSpec};
 

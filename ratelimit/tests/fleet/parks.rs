@@ -3,7 +3,7 @@
 use tidegate_ratelimit::quota::holder::{Reason, Source};
 
 use crate::kinds;
-use crate::sim::{Fleet, Load, Scene};
+use tidegate_ratelimit::quota::sim::{Fleet, Load, Scene};
 
 #[test]
 fn nobody_sends_while_a_bucket_is_parked_and_a_parked_bucket_costs_no_question() {
