@@ -1,5 +1,5 @@
 //! A fleet in virtual time: holders, one pure centre, a network that loses, delays and repeats, and a provider that
-//! counts strictly.
+//! counts strictly. Beside it the same provider and the same demand under what is done without leases ([`peers`]).
 //!
 //! Nothing sleeps and nothing reads a clock; whatever is drawn is drawn by one seed. Only the order in which a holder
 //! looks at its tenants at one moment is not: it hashes their names with keys of its own, so that two runs with one seed
@@ -15,6 +15,7 @@
 mod demand;
 mod dice;
 mod fleet;
+pub mod peers;
 mod provider;
 mod scene;
 mod tally;
