@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/tidegate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run build install test lint unit e2e fmt fuzz-smoke deny torture bench-ingest bench-ingest-history bench-egress clean
+.PHONY: help setup run build install test lint unit e2e fmt fuzz-smoke deny torture bench-ingest bench-ingest-history bench-egress bench-quota clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -87,6 +87,12 @@ bench-egress: setup ## egress beside Squid, Envoy, HAProxy and no proxy (SECONDS
 	$(CARGO) build --release --locked -p tidegate -p tidegate-bench
 	$(or $(CARGO_TARGET_DIR),target)/release/bench-egress compare --seconds $(or $(SECONDS),5) --rounds $(or $(ROUNDS),3) \
 	  $(if $(WITHOUT),--without $(WITHOUT)) $(if $(ONLY),--only $(ONLY))
+
+bench-quota: setup ## quota: held blocks, memory, Redis beside a question for each call, a simulated fleet (SECONDS=3 ROUNDS=1 SEEDS=2: quick; ONLY=held,fleet)
+	@deploy/setup.sh bench-quota
+	$(CARGO) build --release --locked -p tidegate-bench --bin bench-quota
+	$(or $(CARGO_TARGET_DIR),target)/release/bench-quota run --seconds $(or $(SECONDS),10) --rounds $(or $(ROUNDS),3) \
+	  --seeds $(or $(SEEDS),5) $(if $(ONLY),--only $(ONLY))
 
 BENCH_INGEST = $(or $(CARGO_TARGET_DIR),target)/release/bench-ingest --seconds $(or $(SECONDS),20) --rounds $(or $(ROUNDS),3)
 

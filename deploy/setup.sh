@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs, by name, the Debian packages that building or testing needs and that are not there yet.
-# usage: setup.sh build|test|torture|bench|bench-egress …
+# usage: setup.sh build|test|torture|bench|bench-egress|bench-quota …
 set -euo pipefail
 
 declare -a wanted=()
@@ -26,6 +26,7 @@ for part in "$@"; do
     bench) wanted+=(strace); command -v npm >/dev/null || wanted+=(nodejs npm) ;;
     # Two peers; Python fetches the third into a directory of the bench's. openssl prints the public half of a key.
     bench-egress) wanted+=(squid haproxy python3 python3-venv openssl) ;;
+    bench-quota) wanted+=(redis-server) ;;
     *) echo "setup.sh: unknown part '$part'" >&2; exit 2 ;;
   esac
 done
@@ -47,7 +48,7 @@ export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 
 # What is only measured beside us is not to listen on this machine from now on.
-for package in squid haproxy; do
+for package in squid haproxy redis-server; do
   if [[ " ${missing[*]} " == *" $package "* ]] && command -v systemctl >/dev/null; then
     "${as_root[@]}" systemctl disable --quiet --now "$package" 2>/dev/null || true
   fi

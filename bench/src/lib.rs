@@ -10,6 +10,7 @@ pub mod ingest;
 pub mod load;
 pub mod peers;
 pub mod process;
+pub mod quota;
 pub mod report;
 pub mod server;
 pub mod syncs;
