@@ -31,6 +31,7 @@ use std::sync::{Arc, Mutex};
 
 use domain::Clock;
 use ratelimit::breaker::Breakers;
+use ratelimit::breaker::fleet::FleetBreakers;
 use ratelimit::quota::holder::Holder;
 use ratelimit::retry_budget::RetryBudgets;
 use ratelimit::runaway::Runaways;
@@ -54,6 +55,8 @@ pub struct Quota {
     pub holder: Holder,
     /// Of a tenant and what it calls.
     pub breakers: Arc<Breakers>,
+    /// Of a provider, for all tenants of all nodes.
+    pub fleet: Arc<FleetBreakers>,
     /// Of a tenant and what it calls.
     pub budgets: RetryBudgets,
     /// Of a connection, and of an automation.
@@ -65,15 +68,24 @@ pub struct Quota {
     random: (RandomState, AtomicU64),
 }
 
+/// What is asked beside leases.
+#[derive(Debug)]
+pub struct Guards {
+    pub breakers: Arc<Breakers>,
+    pub fleet: Arc<FleetBreakers>,
+    pub budgets: RetryBudgets,
+    pub runaways: Arc<Runaways>,
+}
+
 impl Quota {
     pub fn new(
         clock: Arc<dyn Clock>,
         holder: Holder,
-        (breakers, budgets, runaways): (Arc<Breakers>, RetryBudgets, Arc<Runaways>),
+        Guards { breakers, fleet, budgets, runaways }: Guards,
         watcher: Arc<dyn Watcher>,
     ) -> Self {
         let (spread, paces, random) = (Mutex::default(), Paces::default(), (RandomState::new(), AtomicU64::new(0)));
-        Self { clock, holder, breakers, budgets, runaways, watcher, spread, paces, random }
+        Self { clock, holder, breakers, fleet, budgets, runaways, watcher, spread, paces, random }
     }
 
     /// Forgets what says nothing any more. For a timer, every few seconds; breakers and runaways are swept by whoever

@@ -12,7 +12,7 @@ use egress::forward::Forward;
 use egress::forward::headers::Names;
 use egress::metrics::Metrics;
 use egress::ports::{PortCounting, PortMetrics, PortRange, Ports, Pressure};
-use egress::quota::{Quota, QuotaRules};
+use egress::quota::{Guards, Quota, QuotaRules};
 use egress::ranges::{self, At, BookFound, PublicSite, RangesMetrics, Shelf};
 use egress::switches::Switches;
 use egress::{Callers, Calls, Connections, Egress, Ends, Exits, Parts, Policy, Recorder, Settings, Snapshot, settings};
@@ -218,7 +218,8 @@ impl WayOut {
         let file = &appliance.egress;
         let recorder: Arc<dyn Recorder> = Arc::<EgressLog>::clone(&self.log);
         let guards = self.quota.guards;
-        let guards = (guards.breakers, RetryBudgets::new(quota::RETRIES), guards.runaways);
+        let budgets = RetryBudgets::new(quota::RETRIES);
+        let guards = Guards { breakers: guards.breakers, fleet: self.quota.fleet, budgets, runaways: guards.runaways };
         let quota = Arc::new(Quota::new(self.quota.clock, self.quota.holder, guards, self.quota.watcher));
         // One count below both, so that tunnels and pooled connections to one place are counted together.
         let connector = PortCounting::new(TcpConnector, Arc::clone(&self.ports));

@@ -188,7 +188,7 @@ fn caller(holder: &Holder, routes: &[Route], pattern: Pattern, thread: usize, ca
 /// One call as egress makes it, without what is written in between.
 fn call(holder: &Holder, route: &Route) -> bool {
     let hold = pin!(holder.hold(route, Class::Bulk, 1, None));
-    let Poll::Ready(Ok(mut held)) = hold.poll(&mut Context::from_waker(Waker::noop())) else { return false };
+    let Poll::Ready(Ok(held)) = hold.poll(&mut Context::from_waker(Waker::noop())) else { return false };
     let is_ok = held.check().is_ok();
     held.sent();
     is_ok

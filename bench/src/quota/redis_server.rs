@@ -3,9 +3,11 @@
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Child;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ratelimit::quota::redis::{Address, RedisCentre, RedisSettings, Servers};
+use async_trait::async_trait;
+use ratelimit::quota::redis::{Address, Dial, RedisCentre, RedisSettings, Servers, Stream};
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 
@@ -15,6 +17,19 @@ use crate::{Result, peers};
 /// Longest time until it listens.
 const READY: Duration = Duration::from_secs(10);
 const SERVER: &str = "redis-server";
+
+/// Dials loopback.
+#[derive(Debug)]
+struct Plain;
+
+#[async_trait]
+impl Dial for Plain {
+    async fn dial(&self, host: &str, port: u16) -> std::io::Result<Box<dyn Stream>> {
+        let stream = tokio::net::TcpStream::connect((host, port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
+}
 
 /// A server that keeps nothing on disk and ends with its owner.
 #[derive(Debug)]
@@ -49,7 +64,8 @@ impl Server {
 
     /// A centre that is there, with a budget that a busy machine does not exceed.
     pub(super) fn centre(&self) -> Result<RedisCentre> {
-        let mut settings = RedisSettings::new(Servers::One(Address::parse(&self.address.to_string())?));
+        let mut settings =
+            RedisSettings::new(Servers::One(Address::parse(&self.address.to_string())?), Arc::new(Plain));
         settings.budget = Duration::from_secs(5);
         Ok(RedisCentre::new(settings, &Handle::current()).0)
     }

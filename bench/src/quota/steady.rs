@@ -196,7 +196,7 @@ impl Node {
     async fn call(&self, bucket: usize) -> Result<bool> {
         match self {
             Self::Leases { holder, routes, .. } => {
-                let Ok(mut held) = holder.hold(&routes[bucket], Class::Interactive, 1, None).await else {
+                let Ok(held) = holder.hold(&routes[bucket], Class::Interactive, 1, None).await else {
                     return Ok(false);
                 };
                 let is_ok = held.check().is_ok();

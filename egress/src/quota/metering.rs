@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use config::connector::quota::{Ceiling, ConnectionQuota, QuotaKind, QuotaProfile};
 use config::connector::{BreakerFault, Manifest};
 use domain::{ConnectionId, TenantId};
-use ratelimit::PairKey;
 use ratelimit::breaker::{self, Fault, Faults};
 use ratelimit::quota::holder::{Holder, Need, Per, Route};
 use ratelimit::quota::{Application, BucketKey, CAP_MAX, Kind, LEGS_MAX, Level, Metered, Name, Rule, RuleSpec, Share};
 use ratelimit::signals::{self, Call, LimitRule, Scopes};
+use ratelimit::{PairKey, ProviderKey};
 
 use super::named;
 use super::rules::QuotaRules;
@@ -37,6 +37,8 @@ pub struct Metering {
     pair: PairKey,
     /// The account: what may run away.
     pub(super) account: PairKey,
+    /// Of the fleet's breaker; none of what has no connector, where each connection is another provider's.
+    provider: Option<ProviderKey>,
     /// What counts against its breaker.
     faults: Faults,
     lines: Mutex<Lines>,
@@ -101,6 +103,7 @@ impl Metering {
             own,
             pair,
             account: PairKey::connection(tenant, connection),
+            provider: (!manifest.is_generic()).then(|| ProviderKey::of(connector)),
             faults: faults_of(manifest),
             lines: Mutex::default(),
         }
@@ -108,6 +111,10 @@ impl Metering {
 
     pub(crate) fn pair(&self) -> PairKey {
         self.pair
+    }
+
+    pub(super) fn provider(&self) -> Option<ProviderKey> {
+        self.provider
     }
 
     /// The rules of its breaker.

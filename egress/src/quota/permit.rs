@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::TenantId;
+use ratelimit::breaker::fleet::FleetTicket;
 use ratelimit::breaker::{self, Outcome, Ticket};
 use ratelimit::quota::Class;
 use ratelimit::quota::holder::{Held, Reason};
 use ratelimit::retry_budget::{Attempt, Budget};
-use ratelimit::{Now, PairKey};
+use ratelimit::{Now, PairKey, ProviderKey};
 
 use super::Quota;
 use super::metering::Line;
@@ -34,8 +35,11 @@ struct Of {
     pair: PairKey,
     rules: breaker::Rules,
     budget: Budget,
-    ticket: Mutex<Option<Ticket>>,
+    tickets: Mutex<Option<Tickets>>,
 }
+
+/// Of the tenant's breaker, and of the provider's for the fleet where it has one.
+type Tickets = (Ticket, Option<(ProviderKey, FleetTicket)>);
 
 /// Units of a connection's call.
 #[derive(Debug)]
@@ -73,9 +77,9 @@ impl Permit {
         quota: Arc<Quota>,
         tenant: TenantId,
         (pair, rules, budget): (PairKey, breaker::Rules, Budget),
-        ticket: Ticket,
+        tickets: Tickets,
     ) -> Self {
-        let of = Of { quota, tenant, pair, rules, budget, ticket: Mutex::new(Some(ticket)) };
+        let of = Of { quota, tenant, pair, rules, budget, tickets: Mutex::new(Some(tickets)) };
         Self { of: Some(of), leased: None }
     }
 
@@ -136,9 +140,12 @@ impl Permit {
     /// How it ended, for the breaker; the first word counts.
     pub(crate) fn ended(&self, outcome: Outcome) {
         let Some(of) = &self.of else { return };
-        let ticket = of.ticket.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(ticket) = ticket else { return };
+        let tickets = of.tickets.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((ticket, fleet)) = tickets else { return };
         let now = Now::of(&*of.quota.clock);
+        if let Some((provider, ticket)) = fleet {
+            of.quota.fleet.report(provider, of.pair, ticket, outcome, of.rules.counted, now);
+        }
         if let Some(change) = of.quota.breakers.report(of.pair, &of.rules, ticket, outcome, now) {
             let what = self.leased.as_ref().map_or("", |leased| leased.connection.connector_id().as_str());
             of.quota.watcher.breaker(of.pair, &Whose { tenant: &of.tenant, kind: "provider", what }, change);

@@ -1,6 +1,7 @@
 //! May the call go now? Runaways, breakers, leases, in this order.
 
 use outbound::Exit;
+use ratelimit::breaker::Outcome;
 use ratelimit::quota::Class;
 use ratelimit::runaway::Verdict;
 use ratelimit::signals::Call;
@@ -90,16 +91,36 @@ impl Quota {
         let rules = wanted.rules.breaker;
         let (key, rules) = (wanted.pair(), wanted.metering().map_or(rules, |metering| metering.breaker(rules)));
         let now = Now::of(&*self.clock);
-        let ticket = self.breakers.admit(key, &rules, now).map_err(|refused| Park {
+        let ticket = self.breakers.admit(key, &rules, now);
+        let ticket = ticket.map_err(|refused| Park {
             release_ms: refused.retry_after_ms.max(1),
             level: "tenant",
             by: ParkedBy::Breaker,
             detail: "the tenant's calls to this provider failed, and are let go one at a time".into(),
         })?;
+        let fleet = match wanted.metering().and_then(Metering::provider) {
+            None => None,
+            Some(provider) => match self.fleet.admit(provider, now) {
+                Ok(admitted) => Some((provider, admitted)),
+                Err(refused) => {
+                    // If it was the tenant's probe, the next call is.
+                    self.breakers.report(key, &rules, ticket, Outcome::Parked, now);
+                    let detail =
+                        "many tenants' calls to this provider failed, and the fleet lets one go at a time".into();
+                    let release_ms = refused.retry_after_ms.max(1);
+                    return Err(Park { release_ms, level: "provider", by: ParkedBy::Breaker, detail });
+                }
+            },
+        };
         // A first attempt earns a part of a retry. One that says to be a retry spends one, and goes also where none is
         // left: what is told to callers is theirs to keep to.
         let _left = self.budgets.admit(key, wanted.rules.budget, wanted.terms.attempt, now);
-        Ok(Permit::new(Arc::clone(self), wanted.caller.tenant.clone(), (key, rules, wanted.rules.budget), ticket))
+        Ok(Permit::new(
+            Arc::clone(self),
+            wanted.caller.tenant.clone(),
+            (key, rules, wanted.rules.budget),
+            (ticket, fleet),
+        ))
     }
 
     /// Units of every level that the provider counts, or when to come again.

@@ -7,11 +7,12 @@ use config::connector::quota::Ceiling;
 use domain::{Clock, ConnectionId, TenantId};
 use outbound::{Alpn, Roots, TlsClient};
 use ratelimit::breaker::Breakers;
+use ratelimit::breaker::fleet::{FleetBreakers, FleetSettings};
 use ratelimit::quota::holder::{BootClock, Holder};
 use ratelimit::quota::{HolderId, InProcess};
 use ratelimit::retry_budget::RetryBudgets;
 use tidegate_egress::governed::{Connection, Connector};
-use tidegate_egress::quota::{Metering, Quota, QuotaRules};
+use tidegate_egress::quota::{Guards, Metering, Quota, QuotaRules};
 use tidegate_egress::{Entry, Snapshot};
 
 use super::{Origin, Rig, roots_of};
@@ -70,11 +71,12 @@ pub(super) fn quota() -> Quota {
         });
     });
     let bounds = ratelimit::Bounds { per_tenant: 100, total: 10_000 };
-    let guards = (
-        Arc::new(Breakers::new(bounds)),
-        RetryBudgets::new(bounds),
-        Arc::new(ratelimit::runaway::Runaways::new(bounds)),
-    );
+    let guards = Guards {
+        fleet: Arc::new(FleetBreakers::new(FleetSettings::default(), 1).unwrap()),
+        breakers: Arc::new(Breakers::new(bounds)),
+        budgets: RetryBudgets::new(bounds),
+        runaways: Arc::new(ratelimit::runaway::Runaways::new(bounds)),
+    };
     Quota::new(clock, holder, guards, Arc::new(tidegate_egress::quota::Silent))
 }
 

@@ -89,7 +89,7 @@ pub(super) fn holder(quota: &Quota) -> Settings {
     }
 }
 
-fn breaker_rules(file: &QuotaBreaker) -> breaker::Rules {
+pub(super) fn breaker_rules(file: &QuotaBreaker) -> breaker::Rules {
     let usual = breaker::Rules::default();
     breaker::Rules {
         counted: usual.counted,

@@ -16,6 +16,7 @@
 
 mod dial;
 mod figures;
+mod fleet;
 mod journal;
 mod keeper;
 mod lines;
@@ -39,6 +40,7 @@ use outbound::OperatorDialer;
 use outbound::dial::DialSettings;
 use outbound::resolve::DnsResolver;
 use prometheus_client::registry::Registry;
+use ratelimit::breaker::fleet::FleetBreakers;
 use ratelimit::quota::holder::{BootClock, Holder};
 use ratelimit::quota::redis::{Push, Pushes, RedisCentre};
 use ratelimit::quota::{Centre, HolderId, InProcess, Life, OpenError, Why};
@@ -47,6 +49,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub(crate) use self::figures::{InForce, RETRIES};
+use self::fleet::Fleet;
 pub(crate) use self::keeper::Guards;
 use self::keeper::Keeper;
 use self::metrics::Metrics;
@@ -87,6 +90,7 @@ pub(crate) struct Opened {
     #[expect(dead_code, reason = "their commands ask it")]
     pub(crate) centre: Arc<dyn Centre>,
     pub(crate) guards: Guards,
+    pub(crate) fleet: Arc<FleetBreakers>,
     /// What is in force, for the next call.
     pub(crate) rules: Arc<InForce>,
     pub(crate) watcher: Arc<dyn Watcher>,
@@ -103,6 +107,7 @@ pub(super) struct Quota {
     runtime: Runtime,
     stop: oneshot::Sender<()>,
     holding: JoinHandle<()>,
+    fleet: Fleet,
 }
 
 /// What of `[quota]` takes a look outside of the file: secrets, certificates.
@@ -140,15 +145,17 @@ impl Quota {
             .map_err(QuotaError::Runtime)?;
         let holder = Holder::new(figures::holder(&appliance.quota), id, Arc::clone(&clock))
             .map_err(|error| QuotaError::Settings(error.to_string()))?;
-        let store = match parts {
+        let redis = parts.map(|parts| redis_centre(parts, appliance, &runtime)).transpose()?;
+        let redis = redis.map(|(centre, pushes)| {
+            runtime.spawn(hear(pushes, holder.clone()));
+            centre
+        });
+        let gate = figures::breaker_rules(&appliance.quota.breaker);
+        let fleet = Fleet::start(gate, redis.clone(), id, &clock, &runtime)?;
+        let store = Arc::new(match redis {
             None => Store::here(journal.clone(), Arc::clone(&clock)),
-            Some(parts) => {
-                let (centre, pushes) = redis_centre(parts, appliance, &runtime)?;
-                runtime.spawn(hear(pushes, holder.clone()));
-                Store::redis(centre, Arc::clone(&clock))
-            }
-        };
-        let store = Arc::new(store);
+            Some(centre) => Store::redis(centre, Arc::clone(&clock)),
+        });
         let centre: Arc<dyn Centre> = Arc::<Store>::clone(&store);
         let rules = Arc::new(InForce::new(&appliance.quota, clock.unix_ms()));
         let guards = Guards::new();
@@ -175,8 +182,9 @@ impl Quota {
         runtime.spawn(Arc::clone(&keeper).keep_sweeping());
         runtime.spawn(keep_sampling(holder.clone(), Arc::clone(&overshoot)));
         let watcher: Arc<dyn Watcher> = Arc::<Keeper>::clone(&keeper);
-        let opened = Opened { clock, holder, centre, guards, rules, watcher };
-        Ok(Self { opened, store, journal, keeper, overshoot, runtime, stop, holding })
+        let breakers = Arc::clone(&fleet.breakers);
+        let opened = Opened { clock, holder, centre, guards, fleet: breakers, rules, watcher };
+        Ok(Self { opened, store, journal, keeper, overshoot, runtime, stop, holding, fleet })
     }
 
     pub(super) fn opened(&self) -> &Opened {
@@ -195,9 +203,10 @@ impl Quota {
 
     /// No call is left: gives back what is held, writes everything down, and lets go of the journal. Takes seconds at most.
     pub(super) fn close(self) {
-        let Self { keeper, journal, runtime, stop, holding, .. } = self;
+        let Self { keeper, journal, runtime, stop, holding, fleet, .. } = self;
         drop(stop);
         let ended = runtime.block_on(async {
+            fleet.close().await;
             let holding = holding.await;
             tokio::time::timeout(FINISHING, keeper.finish()).await.map(|()| holding)
         });
