@@ -107,8 +107,8 @@ settings! {
         pool: Vec<Pool> = Vec::new(), List(Table, 0..=1024), live, "";
         /// Named internal destinations that are open to one tenant or one role of it. Only this file can open; metadata addresses and the appliance's own stay shut.
         opening: Vec<Opening> = Vec::new(), List(Table, 0..=1024), live, "";
-        /// Plans at providers: which tier of a connector's quota profile holds, and caps of its limits. They are checked
-        /// here; calls are not held to them yet.
+        /// Plans at providers: which tier of a connector's quota profile holds, and caps of its limits. Who counts them is
+        /// said in `[quota]`.
         quota: Vec<QuotaChoiceTable> = Vec::new(), List(Table, 0..=1024), live, "";
     }
 

@@ -168,3 +168,52 @@ pub(super) type Reference = Option<AtLine<String>>;
 pub(super) const fn reference() -> crate::form::Text<String> {
     operator_reference()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::Appliance;
+
+    fn read(text: &str) -> Appliance {
+        let (appliance, faults) = crate::parse_appliance(Path::new("/etc/tidegate.toml"), text.as_bytes());
+        appliance.unwrap_or_else(|| panic!("{faults:?}"))
+    }
+
+    #[test]
+    fn figures_are_live_and_the_store_waits() {
+        let old = read("[egress]\n");
+        let new = read(
+            "[egress]\n[quota]\nstore = \"redis\"\nbudget = \"20ms\"\nwait_max = \"10s\"\nlease = \"1s\"\nslot_lease = \"30s\"\n\
+            guard = \"100ms\"\nclock_skew = \"1s\"\n[quota.degraded]\npercent = 5\nnodes = 3\n[[quota.share]]\ntenants = [\"*\"]\nweight = 2\n\
+            [quota.retry]\npercent = 20\n[quota.breaker]\nopen = \"1s\"\n[quota.runaway]\ntrigger_factor = 20\n\
+            [quota.redis]\naddresses = [\"a:1\"]\npassword = \"file:redis.password\"\n[quota.redis.tls]\n",
+        );
+        let wait = [
+            "quota.store",
+            "quota.budget",
+            "quota.wait_max",
+            "quota.degraded.percent",
+            "quota.degraded.nodes",
+            "quota.redis.addresses",
+            "quota.redis.password",
+            "quota.redis.tls.enabled",
+        ];
+        assert_eq!(old.restart_needed(&new), wait);
+        let live = old.with_live(new.clone()).quota;
+        assert_eq!((live.lease, live.slot_lease, live.guard), (new.quota.lease, new.quota.slot_lease, new.quota.guard));
+        assert_eq!((live.clock_skew, live.share.len()), (new.quota.clock_skew, 1));
+        assert_eq!((live.retry, live.breaker, live.runaway), (new.quota.retry, new.quota.breaker, new.quota.runaway));
+        assert_eq!(live.redis, old.quota.redis);
+        let password = new.quota.redis.password.unwrap().value;
+        assert_eq!(password, "file:/etc/redis.password", "relative to the file that it stands in");
+    }
+
+    #[test]
+    fn tls_with_redis_is_on_where_its_table_is() {
+        let redis = "[egress]\n[quota]\nstore = \"redis\"\n[quota.redis]\naddresses = [\"a:1\"]\n";
+        assert!(!read(redis).quota.redis.tls.enabled);
+        assert!(read(&format!("{redis}[quota.redis.tls]\n")).quota.redis.tls.enabled);
+        assert!(!read(&format!("{redis}[quota.redis.tls]\nenabled = false\n")).quota.redis.tls.enabled);
+    }
+}

@@ -93,12 +93,21 @@ pub(super) struct Counts {
     pub(super) paused: AtomicU64,
 }
 
+/// What becomes of a note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Note {
+    TakenUp,
+    /// Past, or without room.
+    Useless,
+    Damaged,
+}
+
 /// What a restart found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Restored {
-    pub(super) breakers: usize,
-    pub(super) baselines: usize,
-    pub(super) damaged: usize,
+struct Restored {
+    breakers: usize,
+    baselines: usize,
+    damaged: usize,
 }
 
 impl Keeper {
@@ -107,6 +116,8 @@ impl Keeper {
         let lines = Lines::new(Arc::clone(&clock));
         let keeper = Self { journal, guards, rules, clock, lines, noted: Mutex::default(), counts: Counts::default() };
         let Restored { breakers, baselines, damaged } = keeper.restore();
+        keeper.counts.restored.store((breakers + baselines) as u64, Ordering::Relaxed);
+        keeper.counts.damaged.store(damaged as u64, Ordering::Relaxed);
         if damaged > 0 {
             tracing::error!(damaged, "notes of breakers and baselines are not what was written: they are dropped");
         }
@@ -116,48 +127,43 @@ impl Keeper {
 
     fn restore(&self) -> Restored {
         let (rules, now) = (self.rules.now(), self.now());
-        let mut restored = Restored::default();
-        let mut noted = self.noted();
-        for (key, bytes) in self.journal.notes(NoteKind::Breaker) {
-            let read = note::open(NoteKind::Breaker, &key, &bytes);
-            let is_kept = match read {
-                Some((pair, record)) => match self.guards.breakers.restore(pair, &rules.breaker, record, now) {
-                    Ok(breaker::Restored::Open { .. } | breaker::Restored::Known) => {
-                        noted.breakers.insert(pair);
-                        restored.breakers += 1;
-                        true
-                    }
-                    Ok(breaker::Restored::Stale | breaker::Restored::NoRoom) => false,
-                    Err(_) => damaged(&mut restored),
-                },
-                None => damaged(&mut restored),
-            };
-            if !is_kept {
-                self.drop_note(NoteKind::Breaker, &key);
+        let Guards { breakers, runaways } = &self.guards;
+        let (open, damaged) =
+            self.take_up(NoteKind::Breaker, |pair, record| match breakers.restore(pair, &rules.breaker, record, now) {
+                Ok(breaker::Restored::Open { .. } | breaker::Restored::Known) => Note::TakenUp,
+                Ok(breaker::Restored::Stale | breaker::Restored::NoRoom) => Note::Useless,
+                Err(_) => Note::Damaged,
+            });
+        let (baselines, more) =
+            self.take_up(NoteKind::Baseline, |pair, record| match runaways.restore(pair, record, now) {
+                Ok(runaway::Restored::Watched | runaway::Restored::Known) => Note::TakenUp,
+                Ok(runaway::Restored::NoRoom) => Note::Useless,
+                Err(_) => Note::Damaged,
+            });
+        Restored { breakers: open, baselines, damaged: damaged + more }
+    }
+
+    /// Takes up every note of a kind, and drops those of which nothing came; how many were taken up, and how many were
+    /// not what was written.
+    fn take_up(&self, kind: NoteKind, mut restore: impl FnMut(PairKey, &[u8]) -> Note) -> (usize, usize) {
+        let (mut taken_up, mut damaged) = (0, 0);
+        for (key, bytes) in self.journal.notes(kind) {
+            let read = note::open(kind, &key, &bytes);
+            let note = read.map_or(Note::Damaged, |(pair, record)| restore(pair, record));
+            match (note, read) {
+                (Note::TakenUp, Some((pair, _))) => {
+                    self.noted().of(kind).insert(pair);
+                    taken_up += 1;
+                    continue;
+                }
+                (Note::TakenUp | Note::Useless, _) => {}
+                (Note::Damaged, _) => damaged += 1,
+            }
+            if self.journal.note_later(kind, &key, None).is_err() {
+                self.counts.unwritten.fetch_add(1, Ordering::Relaxed);
             }
         }
-        for (key, bytes) in self.journal.notes(NoteKind::Baseline) {
-            let read = note::open(NoteKind::Baseline, &key, &bytes);
-            let is_kept = match read {
-                Some((pair, record)) => match self.guards.runaways.restore(pair, record, now) {
-                    Ok(runaway::Restored::Watched | runaway::Restored::Known) => {
-                        noted.baselines.insert(pair);
-                        restored.baselines += 1;
-                        true
-                    }
-                    Ok(runaway::Restored::NoRoom) => false,
-                    Err(_) => damaged(&mut restored),
-                },
-                None => damaged(&mut restored),
-            };
-            if !is_kept {
-                self.drop_note(NoteKind::Baseline, &key);
-            }
-        }
-        let count = |counter: &AtomicU64, number: usize| counter.fetch_add(number as u64, Ordering::Relaxed);
-        count(&self.counts.restored, restored.breakers + restored.baselines);
-        count(&self.counts.damaged, restored.damaged);
-        restored
+        (taken_up, damaged)
     }
 
     /// Sweeps for as long as the node serves.
@@ -197,28 +203,42 @@ impl Keeper {
     /// The part that looks at whole tables; the baselines that are due.
     fn look(&self) -> Vec<PairKey> {
         let (now, rules) = (self.now(), self.rules.now());
-        let Guards { breakers, runaways } = &self.guards;
-        breakers.sweep(now);
         let mut events = Vec::new();
-        runaways.sweep(&rules.runaway, now, |key, event| events.push((key, event)));
+        self.guards.breakers.sweep(now);
+        self.guards.runaways.sweep(&rules.runaway, now, |key, event| events.push((key, event)));
         for (key, event) in events {
             self.lines.runaway(key, None, event);
             self.keep(NoteKind::Baseline, key);
         }
-        let (owes, noted, turn) = {
+        for key in self.stale_breakers(now) {
+            self.keep(NoteKind::Breaker, key);
+        }
+        self.due_baselines(&rules.runaway)
+    }
+
+    /// Those whose note is of nothing any more, and all open ones if one could not be written.
+    fn stale_breakers(&self, now: Now) -> Vec<PairKey> {
+        let breakers = &self.guards.breakers;
+        let (owes, noted) = {
             let mut noted = self.noted();
-            noted.turn = (noted.turn + 1) % TURNS;
-            (std::mem::take(&mut noted.owes), noted.breakers.iter().copied().collect::<Vec<_>>(), noted.turn)
+            (std::mem::take(&mut noted.owes), noted.breakers.iter().copied().collect::<Vec<_>>())
         };
         let mut stale: Vec<_> = noted.into_iter().filter(|key| breakers.record(*key, now).is_none()).collect();
         if owes {
             breakers.records(now, |key, _| stale.push(key));
         }
-        for key in stale {
-            self.keep(NoteKind::Breaker, key);
-        }
+        stale
+    }
+
+    /// Those whose turn it is, watched or forgotten; on the way it is counted how many are held back.
+    fn due_baselines(&self, rules: &runaway::Rules) -> Vec<PairKey> {
+        let turn = {
+            let mut noted = self.noted();
+            noted.turn = (noted.turn + 1) % TURNS;
+            noted.turn
+        };
         let (mut due, mut throttled, mut paused) = (HashSet::new(), 0, 0);
-        runaways.verdicts(&rules.runaway, |key, verdict| {
+        self.guards.runaways.verdicts(rules, |key, verdict| {
             match verdict {
                 Verdict::Fine => {}
                 Verdict::Throttled { .. } => throttled += 1,
@@ -230,7 +250,6 @@ impl Keeper {
         });
         self.counts.throttled.store(throttled, Ordering::Relaxed);
         self.counts.paused.store(paused, Ordering::Relaxed);
-        // What has a note and is forgotten.
         due.extend(self.noted().baselines.iter().filter(|key| turn_of(**key) == turn));
         due.into_iter().collect()
     }
@@ -277,12 +296,6 @@ impl Keeper {
         }
     }
 
-    fn drop_note(&self, kind: NoteKind, key: &[u8]) {
-        if self.journal.note_later(kind, key, None).is_err() {
-            self.counts.unwritten.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     fn now(&self) -> Now {
         Now::of(&*self.clock)
     }
@@ -306,11 +319,6 @@ impl Watcher for Keeper {
     fn parked(&self, whose: &Whose<'_>, level: &'static str, release_ms: u64) {
         self.lines.parked(whose, level, release_ms);
     }
-}
-
-fn damaged(restored: &mut Restored) -> bool {
-    restored.damaged += 1;
-    false
 }
 
 /// In which sweep of an hour a key's baseline is written. Keys are digests.

@@ -80,3 +80,39 @@ fn shown(whose: &Whose<'_>) -> (String, &'static str, String) {
     let what = Untrusted::with_limit(whose.what.as_bytes(), WHAT_BYTES).to_string();
     (whose.tenant.to_string(), whose.kind, what)
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::{ManualClock, TenantId};
+
+    use super::*;
+    use crate::run::sink::tests::written;
+
+    #[test]
+    fn a_flood_is_a_few_lines_and_a_count_and_what_is_hostile_is_escaped() {
+        let manual = ManualClock::at_unix_ms(1_764_424_000_000);
+        let lines = Lines::new(Arc::<ManualClock>::clone(&manual));
+        let tenant = TenantId::parse("acme").unwrap();
+        let what = format!("evil\n\u{1b}[31m{}", "x".repeat(1_000));
+        let whose = Whose { tenant: &tenant, kind: "destination", what: &what };
+        let key = PairKey::authority(&tenant, "a.example.com:443");
+        let all = written(|sink| {
+            let sink = sink.clone();
+            let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || sink.clone()).finish();
+            tracing::subscriber::with_default(subscriber, || {
+                for _ in 0..100 {
+                    lines.breaker(key, &whose, Change::Opened { for_ms: 5_000, times: 1 });
+                }
+                lines.runaway(key, None, Event::Ended);
+                lines.parked(&whose, "connection", 1_000);
+                manual.advance(std::time::Duration::from_secs(1));
+                lines.breaker(key, &whose, Change::Closed);
+            });
+        });
+        assert_eq!(all.matches("a breaker opened").count() as u64, LINES_PER_SECOND);
+        let closed = all.lines().find(|line| line.contains("a breaker closed")).unwrap();
+        assert!(closed.contains("unwritten_before=95") && closed.contains("acme"), "{closed}");
+        assert_eq!(all.lines().count() as u64, LINES_PER_SECOND + 3, "{all}");
+        assert!(!all.contains('\u{1b}') && all.lines().all(|line| line.len() < 600), "{all}");
+    }
+}

@@ -28,7 +28,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ use super::{RunError, with_causes};
 /// For giving back what is held, at the end. What is not given back counts as spent until its window is over.
 const CLOSING: Duration = Duration::from_secs(2);
 /// For writing everything down, at the end.
-const FINISHING: Duration = Duration::from_secs(10);
+const FINISHING: Duration = Duration::from_secs(5);
 
 /// Why there is no quota.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +87,6 @@ pub(crate) struct Opened {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) holder: Holder,
     /// For who looks at buckets and decides about them: operators.
-    #[expect(dead_code, reason = "their commands ask it")]
     pub(crate) centre: Arc<dyn Centre>,
     pub(crate) guards: Guards,
     pub(crate) fleet: Arc<FleetBreakers>,
@@ -127,22 +126,12 @@ impl Quota {
         if config::has_errors(&faults) {
             return Err(RunError::Faults(faults));
         }
-        let id = holder_id()?;
         // Leases, and the centre's own time, go on while the machine sleeps.
         let clock: Arc<dyn Clock> = Arc::new(BootClock::default());
-        let directory: PathBuf = appliance.tenants.state_directory.clone();
-        let journal = journal::open(&directory, &clock, journal::PATIENCE).map_err(|error| match error {
-            source @ OpenError::Damaged { .. } => QuotaError::Damaged { source },
-            error @ (OpenError::Io { .. } | OpenError::InUse { .. } | OpenError::TooLarge { .. }) => {
-                QuotaError::Journal(error)
-            }
-        })?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("quota")
-            .enable_all()
-            .build()
-            .map_err(QuotaError::Runtime)?;
+        let journal = journal::open(&appliance.tenants.state_directory, &clock, journal::PATIENCE);
+        let journal = journal.map_err(QuotaError::journal)?;
+        let runtime = runtime().map_err(QuotaError::Runtime)?;
+        let id = holder_id()?;
         let holder = Holder::new(figures::holder(&appliance.quota), id, Arc::clone(&clock))
             .map_err(|error| QuotaError::Settings(error.to_string()))?;
         let redis = parts.map(|parts| redis_centre(parts, appliance, &runtime)).transpose()?;
@@ -156,35 +145,42 @@ impl Quota {
             None => Store::here(journal.clone(), Arc::clone(&clock)),
             Some(centre) => Store::redis(centre, Arc::clone(&clock)),
         });
-        let centre: Arc<dyn Centre> = Arc::<Store>::clone(&store);
         let rules = Arc::new(InForce::new(&appliance.quota, clock.unix_ms()));
         let guards = Guards::new();
         let keeper = Keeper::new(journal.clone(), guards.clone(), Arc::clone(&rules), Arc::clone(&clock));
         let keeper = Arc::new(keeper);
-        let metrics = Metrics {
-            holder: holder.clone(),
-            store: Arc::clone(&store),
-            journal: journal.clone(),
-            keeper: Arc::clone(&keeper),
-        };
-        registry.register_collector(Box::new(metrics));
-
-        let (stop, stopped) = oneshot::channel::<()>();
-        let holding = {
-            let (holder, centre) = (holder.clone(), Arc::clone(&centre));
-            runtime.spawn(async move {
-                // Whether it was sent or its sender is gone: the end has come.
-                holder.run(centre, async { drop(stopped.await) }, CLOSING).await;
-            })
-        };
-        let overshoot = Arc::<Overshoot>::default();
-        runtime.spawn(Arc::clone(&store).keep_looking());
-        runtime.spawn(Arc::clone(&keeper).keep_sweeping());
-        runtime.spawn(keep_sampling(holder.clone(), Arc::clone(&overshoot)));
+        let centre: Arc<dyn Centre> = Arc::<Store>::clone(&store);
         let watcher: Arc<dyn Watcher> = Arc::<Keeper>::clone(&keeper);
         let breakers = Arc::clone(&fleet.breakers);
         let opened = Opened { clock, holder, centre, guards, fleet: breakers, rules, watcher };
-        Ok(Self { opened, store, journal, keeper, overshoot, runtime, stop, holding, fleet })
+        let quota = Self::begin(opened, (store, journal, keeper, fleet), runtime);
+        registry.register_collector(Box::new(quota.metrics()));
+        Ok(quota)
+    }
+
+    /// Begins to ask, to look and to sweep.
+    fn begin(opened: Opened, kept: (Arc<Store>, InProcess, Arc<Keeper>, Fleet), runtime: Runtime) -> Self {
+        let (store, journal, keeper, fleet) = kept;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (holder, centre) = (opened.holder.clone(), Arc::clone(&opened.centre));
+        let holding = runtime.spawn(async move {
+            // Whether it was sent or its sender is gone: the end has come.
+            holder.run(centre, async { drop(stopped.await) }, CLOSING).await;
+        });
+        let overshoot = Arc::<Overshoot>::default();
+        runtime.spawn(Arc::clone(&store).keep_looking());
+        runtime.spawn(Arc::clone(&keeper).keep_sweeping());
+        runtime.spawn(keep_sampling(opened.holder.clone(), Arc::clone(&overshoot)));
+        Self { opened, store, journal, keeper, overshoot, runtime, stop, holding, fleet }
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics {
+            holder: self.opened.holder.clone(),
+            store: Arc::clone(&self.store),
+            journal: self.journal.clone(),
+            keeper: Arc::clone(&self.keeper),
+        }
     }
 
     pub(super) fn opened(&self) -> &Opened {
@@ -222,6 +218,17 @@ impl Quota {
     }
 }
 
+impl QuotaError {
+    fn journal(error: OpenError) -> Self {
+        match error {
+            source @ OpenError::Damaged { .. } => Self::Damaged { source },
+            error @ (OpenError::Io { .. } | OpenError::InUse { .. } | OpenError::TooLarge { .. }) => {
+                Self::Journal(error)
+            }
+        }
+    }
+}
+
 impl From<QuotaError> for RunError {
     fn from(error: QuotaError) -> Self {
         Self::Quota(with_causes(&error))
@@ -232,6 +239,10 @@ fn journal_failed() -> String {
     "quota: its journal cannot be written any more (tenants.state_directory), so nothing is granted by this node's own \
      counting and no open breaker is remembered: see to the disk and restart"
         .to_owned()
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("quota").enable_all().build()
 }
 
 /// Drawn anew by every process.

@@ -221,6 +221,47 @@ fn a_redis_that_is_not_there_hinders_no_start() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_written_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let quota = open(directory.path(), "").unwrap();
+    assert_eq!(alarms(&quota), Vec::<String>::new());
+    std::fs::remove_dir_all(directory.path().join("state")).unwrap();
+    quota.journal.hand_over().unwrap_err();
+    let told = alarms(&quota).join("\n");
+    assert!(told.contains("journal cannot be written"), "{told}");
+    assert!(!quota.store.is_there() && !call(&quota, 1_000), "nothing is granted that cannot be remembered");
+    break_it(&quota);
+    assert_eq!(quota.keeper.counts.unwritten.load(std::sync::atomic::Ordering::Relaxed), 1);
+    quota.close();
+}
+
+#[test]
+fn a_runaway_is_as_it_was_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = open(
+        directory.path(),
+        "[quota.runaway]\nplan_per_minute = 1\nfloor_per_minute = 1\ntrigger_factor = 2\nthrottle_factor = 1\n",
+    )
+    .unwrap();
+    let (runaways, rules) = (&first.opened().guards.runaways, first.opened().rules.now().runaway);
+    // Two samples over in a row.
+    let later = |ms| Now { mono_ms: now().mono_ms + ms, ..now() };
+    let events: Vec<_> = (0..8).filter_map(|n| runaways.attempt(pair(), &rules, later(n * 10_000)).event).collect();
+    assert!(matches!(events[..], [ratelimit::runaway::Event::Began { .. }]), "{events:?}");
+    let tenant = acme();
+    let whose = Whose { tenant: &tenant, kind: "connection", what: "crm" };
+    first.opened().watcher.runaway(pair(), &whose, events[0]);
+    assert_eq!(first.journal.notes(NoteKind::Baseline).len(), 1, "at once");
+    first.close();
+    let second = open(directory.path(), "").unwrap();
+    let verdict = second.opened().guards.runaways.verdict(pair(), &rules, now());
+    assert!(matches!(verdict, ratelimit::runaway::Verdict::Throttled { .. }), "{verdict:?}");
+    second.runtime.block_on(second.keeper.sweep());
+    assert_eq!(second.keeper.counts.throttled.load(std::sync::atomic::Ordering::Relaxed), 1);
+    second.close();
+}
+
+#[test]
 fn a_journal_that_is_none_is_said_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(directory.path().join("state")).unwrap();
