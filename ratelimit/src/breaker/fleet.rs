@@ -3,7 +3,14 @@
 //! **What is guaranteed.** It opens when, over the nodes' latest two windows, at least `tenants_min` distinct tenants had
 //! faults, and these are at least `tenant_percent` of the tenants that called, and at least `fault_percent` of at least
 //! `volume_min` calls failed. While it is `HalfOpen` there is one probe in the whole fleet: the lease is granted by whoever
-//! holds the state (a shared store, or this process on a node alone), one state, one unit.
+//! holds the state (a shared store, or this process on a node alone), one state, one unit. A call that would be it is
+//! refused while its node fetches the lease, and the next one has it.
+//!
+//! **What is not.** A node that does not reach the keeper for some time goes by its own counts and sends its own probes,
+//! one at a time: a breaker spares waiting, it is no safety device. A keeper that loses what it had answered is told
+//! again by the first node that knows of the opening, which then waits for a probe that may be out; where only nodes come
+//! that never heard of it, the breaker is a new one, and closed. (A step of a Redis's clock by more than `memory_ms` is such
+//! a loss, too.)
 //!
 //! **Why three conditions.** A share of calls alone lets one tenant with ten times everybody's load and a broken
 //! destination stop the provider for all. A number of tenants alone opens for a busy provider where each of a few

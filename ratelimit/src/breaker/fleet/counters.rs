@@ -23,7 +23,8 @@ pub(super) struct Counters {
 pub struct Snapshot {
     /// Exchanges of a provider's state with the register that were completed.
     pub exchanges: u64,
-    /// Exchanges that were not: the node went on with what it knew and its own counts.
+    /// Exchanges that were not, of a provider or of the list of those in trouble: the node went on with what it knew
+    /// and its own counts.
     pub failures: u64,
     /// Those of them that were not for so long that the node went by itself, its probes included.
     pub alone: u64,

@@ -29,8 +29,8 @@ pub(super) const ROUNDS_MAX: u32 = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl FleetBreakers {
-    /// Exchanges until `stop`; then gives back a lease that no call has taken. One such task per process, without which
-    /// nothing opens and no probe goes out.
+    /// Exchanges until `stop`; then gives back a lease that no call has taken, in four seconds at most. One such task per
+    /// process, without which nothing opens and no probe goes out.
     pub async fn run(
         self: Arc<Self>,
         register: Arc<dyn Register>,
@@ -61,10 +61,11 @@ impl FleetBreakers {
                 _ = looks.tick() => self.look(Now::of(&*clock)),
             }
         }
-        while under_way.next().await.is_some() {}
+        // What is not done by then others find out by themselves.
+        drop(timeout(ASK_LIMIT, async { while under_way.next().await.is_some() {} }).await);
         let mut last: FuturesUnordered<_> =
             self.let_go().into_iter().map(|provider| self.exchange(provider, &*register, &*clock)).collect();
-        while last.next().await.is_some() {}
+        drop(timeout(ASK_LIMIT, async { while last.next().await.is_some() {} }).await);
     }
 
     /// Takes up providers that fail now, here or by what others say, and drops those that are in order.

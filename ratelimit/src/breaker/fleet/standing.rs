@@ -177,7 +177,7 @@ impl Standing {
         let (rules, now_ms) = (given.rules, given.now.mono_ms);
         self.unreached_since_ms = None;
         let mut told = Vec::new();
-        let mut fleet = self.known(rules, kept, reading, &mut told);
+        let mut fleet = self.known(given, kept, reading, &mut told);
         self.version = kept.version;
         self.take(rules, fleet.clone(), now_ms, &mut told);
         let is_forgotten = told.contains(&Note::Forgotten);
@@ -221,15 +221,15 @@ impl Standing {
     }
 
     /// The state that the register has, in this node's time.
-    fn known(&self, rules: &FleetRules, kept: &Kept, reading: Reading, told: &mut Vec<Note>) -> FleetBreaker {
-        let own = &self.fleet;
+    fn known(&self, given: Given<'_>, kept: &Kept, reading: Reading, told: &mut Vec<Note>) -> FleetBreaker {
+        let (own, rules) = (&self.fleet, given.rules);
         if kept.version == self.version && self.is_current {
             return own.clone();
         }
         let matters = !own.is_closed() && reading.answered_ms < own.matters_until_ms(rules, reading.answered_ms);
         if kept.version < self.version && matters {
             told.push(Note::Forgotten);
-            return own.clone();
+            return self.remembered(given);
         }
         if kept.bytes.is_empty() {
             return FleetBreaker::default();
@@ -253,6 +253,18 @@ impl Standing {
                 State::HalfOpen { probe_until_ms: before, is_out: true, .. },
             ) if is_same_probe => *probe_until_ms = (*probe_until_ms).min(before),
             _ => {}
+        }
+        fleet
+    }
+
+    /// What this node still knows, for a register that has lost it. A probe may have gone out that neither knows of: it
+    /// is waited for as if it had, under a name that nobody has.
+    fn remembered(&self, given: Given<'_>) -> FleetBreaker {
+        let mut fleet = self.fleet.clone();
+        if fleet.probe_out().is_none() {
+            let probe_until_ms = given.now.mono_ms.saturating_add(given.rules.watch_ms());
+            fleet.gate.state = State::HalfOpen { good: 0, probe_until_ms, is_out: true };
+            fleet.probe = given.probe;
         }
         fleet
     }

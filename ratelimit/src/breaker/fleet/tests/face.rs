@@ -2,7 +2,7 @@
 
 use super::world::{BAD, LEASE_MS, World, provider, settings};
 use crate::breaker::fleet::{FleetRules, FleetSettings};
-use crate::breaker::{Outcome, Phase};
+use crate::breaker::{Outcome, Phase, Weight};
 use crate::pair::ProviderKey;
 
 fn open(world: &mut World) {
@@ -92,6 +92,64 @@ fn a_bad_probe_opens_it_again_and_a_lost_one_is_given_up_by_who_has_seen_it_for_
     assert!(world.admit(1).is_err());
     world.exchange(1);
     assert!(world.admit(1).unwrap().is_probe());
+}
+
+#[test]
+fn what_others_write_meanwhile_prolongs_neither_a_probe_nor_an_opening() {
+    let mut world = World::new(settings(), 2);
+    open(&mut world);
+    spread_the_word(&mut world);
+    let until = |world: &World| world.now(1).mono_ms + world.admit(1).unwrap_err().retry_after_ms;
+    let first = until(&world);
+    // The keeper's clock goes back, and there is something to write at each time.
+    for _ in 0..3 {
+        world.advance(20);
+        world.wire.net().keeper_ms -= 50_000;
+        world.nodes[0].breakers.tallies.count(provider(), crate::PairKey::of(1, 1), Weight::Bad, world.now(0));
+        world.exchange(0);
+        world.exchange(1);
+        assert_eq!(until(&world), first);
+    }
+    world.advance(40);
+    assert!(world.admit(0).is_err());
+    world.exchange(0);
+    let _lost = world.admit(0).unwrap();
+    for _ in 0..5 {
+        world.exchange(1);
+        world.nodes[0].breakers.tallies.count(provider(), crate::PairKey::of(1, 1), Weight::Bad, world.now(0));
+        world.exchange(0);
+        world.advance(100);
+    }
+    world.exchange(1);
+    assert!(world.admit(1).is_err());
+    world.exchange(1);
+    assert!(world.admit(1).unwrap().is_probe(), "a lease and a claim after it was first seen");
+}
+
+#[test]
+fn what_a_node_could_not_say_while_it_was_open_is_not_said_afterwards() {
+    let mut world = World::new(settings(), 2);
+    world.calls(1, 0..6, 2, BAD);
+    open(&mut world);
+    // It hears of the opening, and what it has to say is lost.
+    world.begin(1, false);
+    world.wire.net().deliver(0);
+    world.poll();
+    world.wire.net().lose(0);
+    world.poll();
+    world.advance(100);
+    for _ in 0..2 {
+        assert!(world.admit(0).is_err());
+        world.exchange(0);
+        let probe = world.admit(0).unwrap();
+        world.report(0, 1, probe, Outcome::Answered);
+        world.exchange(0);
+    }
+    for _ in 0..3 {
+        world.exchange(1);
+        assert_eq!(world.nodes[1].breakers.phase(provider()), Phase::Closed);
+    }
+    assert_eq!(world.sum(|counters| counters.opened), 1);
 }
 
 #[test]
@@ -232,6 +290,28 @@ fn a_register_that_forgot_is_told_again_and_one_that_cannot_be_read_begins_anew(
         assert!(!world.admit(1).unwrap().is_probe(), "a new breaker is closed");
     }
     assert_eq!(world.nodes[1].breakers.counters().unreadable, 3);
+}
+
+#[test]
+fn who_did_not_see_the_lease_that_was_lost_waits_for_it_all_the_same() {
+    let mut world = World::new(settings(), 2);
+    open(&mut world);
+    spread_the_word(&mut world);
+    world.advance(100);
+    assert!(world.admit(0).is_err());
+    world.exchange(0);
+    let _probe = world.admit(0).unwrap();
+    world.wire.net().flush();
+    for passed_ms in [0, LEASE_MS, 99] {
+        world.advance(passed_ms);
+        assert!(world.admit(1).is_err());
+        world.exchange(1);
+        assert!(world.admit(1).is_err(), "{passed_ms}");
+    }
+    world.advance(1);
+    assert!(world.admit(1).is_err());
+    world.exchange(1);
+    assert!(world.admit(1).unwrap().is_probe());
 }
 
 #[test]

@@ -26,7 +26,8 @@ pub(super) fn settings() -> FleetSettings {
         open_ms: 100,
         open_max_ms: 400,
         probe_lease_ms: 400,
-        memory_ms: 2_000,
+        // Longer than what all steps of a keeper's clock come to: it forgets nothing by them.
+        memory_ms: 3_000_000,
         slot_ms: 10,
         ..Rules::default()
     };
