@@ -40,7 +40,7 @@ value = \"secret:stripe\"
 
 ## Limits
 
-**Profiles are read and checked; calls are not held to them yet.**
+What becomes of them is said in [quota](quota.md).
 
 Where a manifest has a quota profile, the table of its connector below says what the provider limits, at which level, for
 the tier that allows least; other tiers stand behind it. Which tier an account has is in no answer: the operator's file says

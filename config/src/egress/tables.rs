@@ -102,11 +102,10 @@ settings! {
         /// Id of the credential that is attached, one of this file.
         credential: Option<Located<String>> = None, Maybe(Placed(class_name())), live,
             "Without one, calls go out without a credential.";
-        /// Tier of its account, one of its connector's quota profile. It is checked; calls are not held to it yet.
+        /// Tier of its account, one of its connector's quota profile.
         quota_tier: Option<AtLine<String>> = None, Maybe(Lined(class_name())), live,
             "Without it, that of the operator's file, or the connector's first. One that allows more than that has to be allowed by the operator's file (`egress.quota`).";
-        /// Caps of limits of its own, lower than what would hold without them. They are checked; calls are not held to them
-        /// yet.
+        /// Caps of limits of its own, lower than what would hold without them.
         quota: Vec<CapTable> = Vec::new(), caps(), live, "";
         /// Whether HTTP/2 is spoken with its provider: `auto` where that chooses it, or `off`.
         http2: Option<Http2> = None, Maybe(http2()), live,

@@ -11,7 +11,7 @@
 //! | `connections` | | which connections may be called; absent: all of the tenant's |
 //! | `destinations` | | which hosts may be asked for; absent: what policy says |
 //! | `role` | | which of the tenant's roles |
-//! | `run`, `automation`, `class` | | evidence for the records; a run can be revoked |
+//! | `run`, `automation`, `class` | | evidence for the records; a run can be revoked, an automation watched, `bulk` goes last |
 //! | `source` | | networks that the peer has to be in |
 //! | `calls_max` | | how often the grant may be used on one node |
 //! | `cnf` | | `x5t#S256` of the client certificate (RFC 8705 3.1) |
