@@ -141,7 +141,7 @@ local function grant(app, b, ask, leg, plan, reply)
   meter.credit(b.meter, r, credit, plan.granted)
   meter.debit(b.meter, r, plan.units, now)
   local fresh = plan.units - credit
-  if fresh > 0 then
+  if fresh > 0 and r.is_rate then
     if b.release then release.debit(b.release, r, fresh, now) end
     if b.shares then shares.take(b.shares, fresh) end
   end
