@@ -19,6 +19,8 @@ pub(super) const RESERVE_PERCENT: u64 = 15;
 /// So many tenants are levelled in a ms, on average: looking for λ then takes a twentieth of a centre's time at most,
 /// however many tenants ask. Who comes meanwhile has a share at the last λ.
 const LEVELS_PER_MS: u64 = 16;
+/// λ is looked for so often in a slot at most, after which looking again would hardly change it.
+const LEVELS_PER_SLOT: u64 = 16;
 /// How long a demand holds that is not repeated: a holder that waits asks again sooner.
 const DEMAND_MS: u64 = 3_000;
 /// Most tenants that are told apart in one bucket. Those beyond are refused until others are quiet.
@@ -107,7 +109,7 @@ impl Shares {
         let is_contended = self.wanted_milli().saturating_mul(slot_ms) / 1_000 > self.capacity_milli;
         if is_contended && (self.lambda_milli.is_none() || now_ms >= self.next_level_ms) {
             self.lambda_milli = Some(self.level());
-            self.next_level_ms = now_ms + self.tenants.len() as u64 / LEVELS_PER_MS;
+            self.next_level_ms = now_ms + (self.tenants.len() as u64 / LEVELS_PER_MS).max(slot_ms / LEVELS_PER_SLOT);
         }
     }
 

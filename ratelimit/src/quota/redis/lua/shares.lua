@@ -185,7 +185,7 @@ function shares.turn(s, slot_ms, capacity, b, now)
   if floor(s.wanted * slot_ms / 1000) <= s.capacity then return end
   if s.level and now < s.next_level then return end
   s.level = level_of(all or everybody(s), div(s.capacity * 1000, slot_ms))
-  s.next_level = now + div(s.tenants, 16)
+  s.next_level = now + max(div(s.tenants, 16), div(slot_ms, 16))
 end
 
 -- Thousandths of a unit that the tenant may still take in this slot; nil where nothing bounds it.
