@@ -3,14 +3,14 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement for people, of a server of theirs")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tidegate_ratelimit::quota::redis::{Address, Dial, RedisCentre, RedisSettings, Servers, Stream};
 use tidegate_ratelimit::quota::{
-    Acquire, Application, Body, BucketKey, CAP_MAX, Centre, Class, HolderId, Kind, Leg, Lessee, Level, Metered, Name,
-    Op, Penalise, Rule, RuleSpec, Share, Tally, Why,
+    Acquire, Answer, Application, Body, BucketKey, CAP_MAX, Centre, Class, HolderId, Kind, Leg, Lessee, Level, Metered,
+    Name, Op, Penalise, Rule, RuleSpec, Share, Tally, Why,
 };
 
 const ASKERS: u64 = 16;
@@ -48,20 +48,21 @@ fn op(application: &str, body: Body) -> Op {
     Op { application: Application { provider: name("cost"), name: name(application) }, body }
 }
 
-fn acquire(application: &str, tenant: u64, seq: u64, buckets: &[Metered]) -> Op {
-    let leg = |bucket: &Metered| Leg {
+/// As a holder that knows what it was granted before.
+fn acquire(application: &str, tenant: u64, seq: u64, buckets: &[Metered], tallies: &[Tally]) -> Op {
+    let leg = |(at, bucket): (usize, &Metered)| Leg {
         bucket: bucket.clone(),
         seq,
         least: 1,
         want: 20,
         unspent: 0,
         demand_milli: 20_000,
-        tally: Tally::default(),
+        tally: tallies.get(at).copied().unwrap_or_default(),
         heard: 0,
     };
     let lessee = Lessee { holder: HolderId(1), tenant: name(&format!("tenant-{tenant}")) };
     let share = Share { weight: 1, floor_permille: 0, ceiling_permille: 1_000 };
-    let legs = buckets.iter().map(leg).collect();
+    let legs = buckets.iter().enumerate().map(leg).collect();
     op(application, Body::Acquire(Acquire { lessee, class: Class::Interactive, share, legs }))
 }
 
@@ -73,12 +74,23 @@ async fn processor_s(connection: &mut MultiplexedConnection) -> f64 {
     field("used_cpu_user_main_thread") + field("used_cpu_sys_main_thread")
 }
 
-/// µs of the server's for each of the asks.
+/// µs that the server has spent within commands.
+async fn within_commands_us(connection: &mut MultiplexedConnection) -> u64 {
+    let info: String = redis::cmd("INFO").arg("commandstats").query_async(connection).await.unwrap();
+    let commands = ["cmdstat_fcall:", "cmdstat_incrby:", "cmdstat_eval:"];
+    let asked = info.lines().filter(|line| commands.iter().any(|command| line.starts_with(command)));
+    let us =
+        asked.filter_map(|line| line.split(',').find_map(|field| field.strip_prefix("usec=")?.parse::<u64>().ok()));
+    us.sum()
+}
+
+/// µs of the server's processor for each of the asks, and the part of it that was spent within the command: the rest is
+/// reading and writing sockets, of which a busy server does less for each.
 async fn measure<F>(connection: &mut MultiplexedConnection, what: &str, ask: impl Fn(u64, u64) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let before = processor_s(connection).await;
+    let (before, within) = (processor_s(connection).await, within_commands_us(connection).await);
     let askers: Vec<_> =
         (0..ASKERS).map(|asker| (asker, (0..ASKS).map(|at| ask(asker, at)).collect::<Vec<_>>())).collect();
     let mut tasks = Vec::new();
@@ -93,8 +105,11 @@ where
         task.await.unwrap();
     }
     #[expect(clippy::cast_precision_loss, reason = "a small number")]
-    let each = (processor_s(connection).await - before) * 1e6 / (ASKERS * ASKS) as f64;
-    println!("{what:<44} {each:6.1} µs");
+    let each = |us: f64| us / (ASKERS * ASKS) as f64;
+    let all = each((processor_s(connection).await - before) * 1e6);
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let within = each((within_commands_us(connection).await - within) as f64);
+    println!("{what:<44} {all:6.1} µs, {within:6.1} within the command");
 }
 
 #[tokio::main]
@@ -133,7 +148,7 @@ async fn main() {
     ];
     // A server that has just begun grants nothing for a moment.
     for application in ["one", "three", "parked"] {
-        drop(centre.ask(&acquire(application, 0, 1, &[kinds[0].1.clone()])).await);
+        drop(centre.ask(&acquire(application, 0, 1, &[kinds[0].1.clone()], &[])).await);
     }
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     for (what, bucket) in &kinds {
@@ -153,9 +168,18 @@ async fn run(
     application: &'static str,
     buckets: Vec<Metered>,
 ) {
+    // By asker: each asks again when it has its answer.
+    let told: Arc<[Mutex<Vec<Tally>>]> = (0..ASKERS).map(|_| Mutex::default()).collect();
+    let buckets: Arc<[Metered]> = buckets.into();
     measure(connection, what, |asker, at| {
-        let (centre, op) = (centre.clone(), acquire(application, asker, at + 2, &buckets));
-        async move { drop(centre.ask(&op).await.unwrap()) }
+        let (centre, told, buckets) = (centre.clone(), Arc::clone(&told), Arc::clone(&buckets));
+        async move {
+            let told = &told[usize::try_from(asker).unwrap()];
+            let op = acquire(application, asker, at + 2, &buckets, &told.lock().unwrap());
+            if let Answer::Granted(leases) = centre.ask(&op).await.unwrap().answer {
+                *told.lock().unwrap() = leases.iter().map(|lease| lease.tally).collect();
+            }
+        }
     })
     .await;
 }

@@ -225,7 +225,7 @@ async fn a_library_that_is_gone_or_old_is_loaded_and_grants_nothing_meanwhile() 
     faulty(&mut node, &bucket, Fault::OldLibrary, AskError::Version).await;
     node.ask_until_granted(&bucket).await;
     // Something else under our name: nothing it says is taken for an answer.
-    let foreign = "#!lua name=tidegate_quota_v1\nredis.register_function('tidegate_quota_v1_acquire', \
+    let foreign = "#!lua name=tidegate_quota_v2\nredis.register_function('tidegate_quota_v2_acquire', \
                    function() return { 1, 'granted', 1000, 60000, 1, 1, 1, 0 } end)";
     server.run(&["FUNCTION", "LOAD", "REPLACE", foreign]).await.unwrap();
     assert!(matches!(node.ask(&bucket).await, Err(AskError::Store(_))));

@@ -13,13 +13,14 @@ pub const LIBRARY: &str = concat!(
     include_str!("lua/bucket.lua"),
     include_str!("lua/save.lua"),
     include_str!("lua/plan.lua"),
+    include_str!("lua/steady.lua"),
     include_str!("lua/ops.lua"),
     include_str!("lua/look.lua"),
     include_str!("lua/register.lua"),
 );
 
 /// What every function's name begins with.
-pub(super) const PREFIX: &str = "tidegate_quota_v1_";
+pub(super) const PREFIX: &str = "tidegate_quota_v2_";
 
 /// The revision that is asked for: that of [`LIBRARY`].
 pub(super) const REVISION: u8 = 1;
@@ -31,7 +32,7 @@ mod tests {
     #[test]
     fn the_library_is_of_the_revision_that_is_asked_for() {
         assert!(LIBRARY.contains(&format!("\nlocal REVISION = {REVISION}\n")));
-        assert!(LIBRARY.starts_with("#!lua name=tidegate_quota_v1\n"));
+        assert!(LIBRARY.starts_with("#!lua name=tidegate_quota_v2\n"));
         assert_eq!(LIBRARY.matches(&format!("'{PREFIX}")).count(), 13);
     }
 }

@@ -13,6 +13,9 @@ use crate::quota::rule::{Kind, LEASE_MS_MAX, Rule, RuleSpec};
 use super::fault::Fault;
 use super::wire::parse_bucket_name;
 
+/// What a lease takes of an answer.
+const LEASE_BYTES: usize = 36;
+
 /// The answer to the operation.
 pub(super) fn read(value: Value, body: &Body) -> Result<Reply, Fault> {
     read_answer(value, body).ok_or(Fault::Unreadable)
@@ -206,17 +209,14 @@ impl Fields {
         self.int::<u8>().filter(|&leg| usize::from(leg) < legs)
     }
 
+    /// As many leases as were asked for, all in one string of bytes.
     fn leases(&mut self, count: usize) -> Option<Vec<Lease>> {
-        let mut leases = Vec::with_capacity(count);
-        for _ in 0..count {
-            let (units, ttl_ms, generation) = (self.int()?, self.int()?, self.int()?);
-            let tally = Tally { wid: self.int()?, units: self.int()?, before: self.int()? };
-            if ttl_ms > LEASE_MS_MAX {
-                return None;
-            }
-            leases.push(Lease { units, ttl_ms, generation, tally });
+        let Value::BulkString(bytes) = self.next()? else { return None };
+        let (leases, rest) = bytes.as_chunks::<LEASE_BYTES>();
+        if leases.len() != count || !rest.is_empty() {
+            return None;
         }
-        Some(leases)
+        leases.iter().map(lease).collect()
     }
 
     fn is_empty(&self) -> bool {
@@ -227,6 +227,18 @@ impl Fields {
     fn end(&self) -> Option<()> {
         self.is_empty().then_some(())
     }
+}
+
+/// Units and ttl, of four bytes; gen, wid, tally and tally before, of seven. The lowest byte comes first.
+fn lease(bytes: &[u8; LEASE_BYTES]) -> Option<Lease> {
+    let int = |from: usize, size: usize| {
+        let mut wide = [0; 8];
+        wide[..size].copy_from_slice(&bytes[from..from + size]);
+        u64::from_le_bytes(wide)
+    };
+    let (units, ttl_ms) = (u32::try_from(int(0, 4)).ok()?, u32::try_from(int(4, 4)).ok()?);
+    let tally = Tally { wid: int(15, 7), units: int(22, 7), before: int(29, 7) };
+    (ttl_ms <= LEASE_MS_MAX).then(|| Lease { units, ttl_ms, generation: int(8, 7), tally })
 }
 
 fn text(value: Value) -> Option<String> {

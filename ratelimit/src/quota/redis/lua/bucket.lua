@@ -9,9 +9,16 @@
 
 local bucket = {}
 
--- gen touched interactive seen seen_until era void next_look until; meter; release; how many holders and parts follow
-local BUCKET_FORM = '<I7I6I6I4I6I7I7I7I7BI7I7I7I7I6BHI6I6HB'
+-- Behind the RULE: what changes with every ask: gen touched interactive seen seen_until void next_look until; meter; how
+-- many holders and parts there are
+local HOT_FORM = '<I7I6I6I4I6I7I7I7I7I7I7I7HB'
+-- what hardly ever does: era; release, all 0 where there is none
+local COLD_FORM = '<I7I6BHI6I6'
+local COLD_AT, HOLDERS_AT = RULE_BYTES + 82, RULE_BYTES + 110
+local QUIET = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+-- holders and parts.
 local HOLDER_FORM, PART_FORM = '<c32I6', '<I7I7'
+local HOLDER_BYTES, PART_BYTES = 38, 14
 local WHY = { 'provider', 'exhausted', 'operator', provider = 1, exhausted = 2, operator = 3 }
 
 -- All that a bucket may have: a table that is made with its fields is made faster.
@@ -26,15 +33,15 @@ local function blank_bucket(place, lessee)
 end
 
 local function read_bucket(b, bytes)
-  local kind, one, two, three, four, park, why, alpha, clean, paced, holders, parts, at
+  local one, two, three, four, holders, parts, park, why, alpha, clean, paced, at
   b.is_there = true
   b.rule = rule.read(sub(bytes, 1, RULE_BYTES))
-  b.gen, b.touched, b.interactive, b.seen, b.seen_until, b.era, b.void, b.next_look, b.until_ms,
-    kind, one, two, three, four, park, why, alpha, clean, paced, holders, parts, at =
-    read(BUCKET_FORM, bytes, RULE_BYTES + 1)
+  b.gen, b.touched, b.interactive, b.seen, b.seen_until, b.void, b.next_look, b.until_ms,
+    one, two, three, four, holders, parts = read(HOT_FORM, bytes, RULE_BYTES + 1)
+  b.era, park, why, alpha, clean, paced, at = read(COLD_FORM, bytes, COLD_AT)
   -- A limit of 0 is one, too.
   b.seen = b.seen > 0 and b.seen - 1
-  b.meter = meter.read(kind, one, two, three, four)
+  b.meter = meter.read(b.rule.meter, one, two, three, four)
   if why > 0 then b.release = { until_ms = park, why = WHY[why], alpha = alpha, clean = clean, paced = paced } end
   local list = {}
   for place = 1, 2 * holders, 2 do list[place], list[place + 1], at = read(HOLDER_FORM, bytes, at) end
@@ -45,14 +52,15 @@ end
 
 local function write_bucket(b)
   local l, m, holders = b.release, b.meter, b.holders
-  local one, two, three, four, parts = meter.write(m)
-  local bytes = write(BUCKET_FORM,
-    b.gen, b.touched, b.interactive, b.seen and b.seen + 1 or 0, b.seen_until, b.era, b.void, b.next_look, b.until_ms,
-    m.kind, one, two, three, four,
-    l and l.until_ms or 0, l and WHY[l.why] or 0, l and l.alpha or 0, l and l.clean or 0, l and l.paced or 0,
-    #holders / 2, parts)
-  if #holders == 2 and parts == 0 then return b.rule.bytes .. bytes .. write(HOLDER_FORM, holders[1], holders[2]) end
-  local pieces = { b.rule.bytes, bytes }
+  local one, two, three, four = meter.write(m)
+  local parts = m.parts and #m.parts / 2 or 0
+  local pieces = {
+    b.rule.bytes,
+    write(HOT_FORM, b.gen, b.touched, b.interactive, b.seen and b.seen + 1 or 0, b.seen_until, b.void, b.next_look,
+      b.until_ms, one, two, three, four, #holders / 2, parts),
+    write(COLD_FORM, b.era,
+      l and l.until_ms or 0, l and WHY[l.why] or 0, l and l.alpha or 0, l and l.clean or 0, l and l.paced or 0),
+  }
   for at = 1, #holders, 2 do pieces[#pieces + 1] = write(HOLDER_FORM, holders[at], holders[at + 1]) end
   for at = 1, 2 * parts, 2 do pieces[#pieces + 1] = write(PART_FORM, m.parts[at], m.parts[at + 1]) end
   return concat(pieces)

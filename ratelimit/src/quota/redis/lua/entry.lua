@@ -12,6 +12,10 @@ function entry.blank()
 end
 
 local ENTRY_FORM = '<I7I7I4BI7I6I4I7I7I7I7I7I7'
+-- What a lessee asks for, behind the RULE: seq least want unspent demand wid tally before heard
+local LEG_FORM = '<I7I4I4I4I7I7I7I7I7'
+-- What it is answered: units ttl gen wid tally before
+local LEASE_FORM = '<I4I4I7I7I7I7'
 
 function entry.read(bytes)
   local seq, settle_seq, units, closed, gen, granted, ttl, wid, tally, before, credited, era, look =
@@ -28,6 +32,8 @@ function entry.write(e)
 end
 
 function entry.ends(e) return e.granted + e.ttl end
+
+function entry.lease(e, units, ttl) return write(LEASE_FORM, units, ttl, e.gen, e.wid, e.tally, e.before) end
 
 local function granted_in(tally_wid, tally, before, wid, continuous)
   if tally_wid == wid then return tally end

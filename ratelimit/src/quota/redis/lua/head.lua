@@ -1,4 +1,4 @@
-#!lua name=tidegate_quota_v1
+#!lua name=tidegate_quota_v2
 --[[
 Leases of providers' limits: the centre that several nodes share. It decides what the pure centre of
 `ratelimit/src/quota/core` decides, operation by operation; where the two differ, that one is right. Names of functions
@@ -24,6 +24,8 @@ A bucket's name, as in i, x and on the channel, is "LEVEL SCOPE POLICY" with the
 centre sorts. All keys come in KEYS. Integers come and are kept as bytes, the lowest first, in forms that stand beside the
 functions that read them: an operation costs a fifth less than with msgpack. ARGV[1] begins with the revision that
 the asker needs at least.
+
+A library of version 2 does not read what one of version 1 has kept, and none of that was ever released.
 
 TIME is read once in each call. Every number is an integer within 2^53, every time is in ms. Keys expire by themselves,
 not before nothing of them matters.
@@ -59,11 +61,11 @@ local WINDOW, SLOTS, DEBT, HELD = 1, 2, 3, 4
 
 -- A library sees no global while it is loaded, and looking one up later goes through two tables: these are set in the
 -- first call.
-local floor, min, max, sub, byte, format, ipairs, pairs, tonumber, unpack, concat, read, write, call
+local floor, min, max, sub, byte, find, format, ipairs, pairs, tonumber, unpack, concat, read, write, call
 
 local function get_ready()
   floor, min, max = math.floor, math.min, math.max
-  sub, byte, format = string.sub, string.byte, string.format
+  sub, byte, find, format = string.sub, string.byte, string.find, string.format
   local globals = _G
   ipairs, pairs, tonumber, unpack = globals.ipairs, globals.pairs, globals.tonumber, globals.unpack
   concat = table.concat

@@ -20,6 +20,14 @@ local function this_life(now)
   return life
 end
 
+-- Since when the application listens, where it was asked in this life before: 0 where it does not; nil in another life.
+local function listens_since(key)
+  local mark, word = call('GET', key), life.word
+  if mark == word then return 0 end
+  if mark and sub(mark, 1, #word + 1) == word .. ' ' then return tonumber(sub(mark, #word + 2)) end
+  return nil
+end
+
 -- What is known of an application: id of the life, and since when it listens for what it may have forgotten, or nil.
 -- The mark is written where it is another's; publishing that makes holders tell what they have.
 local function enter_life(app, now, is_look)
@@ -29,7 +37,12 @@ local function enter_life(app, now, is_look)
   local id, at
   if mark then
     id, at = string.match(mark, '^(%d+) ?(%d*)$')
-    if id == this.word then return { id = this.id, since = tonumber(at) } end
+    if id == this.word then
+      local since = tonumber(at)
+      -- No lease is as long as this: nobody has anything to tell any more.
+      if now >= since + LEASE_MS_MAX and not is_look then call('SET', app.mark, this.word, 'KEEPTTL') end
+      return { id = this.id, since = since }
+    end
   end
   -- Without a mark it is a new application, unless the server is new, too: then nobody can tell.
   local is_lost = mark or now < this.since + LEASE_MS_MAX

@@ -83,14 +83,14 @@ local function describe(keys, args)
   }
 end
 
-redis.register_function('tidegate_quota_v1_acquire', acquire)
-redis.register_function('tidegate_quota_v1_give_back', give_back)
-redis.register_function('tidegate_quota_v1_renew', renew)
-redis.register_function('tidegate_quota_v1_penalise', penalise)
-redis.register_function('tidegate_quota_v1_observe', observe)
-redis.register_function('tidegate_quota_v1_settle', settle)
-redis.register_function('tidegate_quota_v1_release', release_park)
-redis.register_function('tidegate_quota_v1_reset', reset)
-redis.register_function('tidegate_quota_v1_nothing', nothing)
-redis.register_function{ function_name = 'tidegate_quota_v1_list', callback = list, flags = { 'no-writes' } }
-redis.register_function{ function_name = 'tidegate_quota_v1_describe', callback = describe, flags = { 'no-writes' } }
+redis.register_function('tidegate_quota_v2_acquire', acquire)
+redis.register_function('tidegate_quota_v2_give_back', give_back)
+redis.register_function('tidegate_quota_v2_renew', renew)
+redis.register_function('tidegate_quota_v2_penalise', penalise)
+redis.register_function('tidegate_quota_v2_observe', observe)
+redis.register_function('tidegate_quota_v2_settle', settle)
+redis.register_function('tidegate_quota_v2_release', release_park)
+redis.register_function('tidegate_quota_v2_reset', reset)
+redis.register_function('tidegate_quota_v2_nothing', nothing)
+redis.register_function{ function_name = 'tidegate_quota_v2_list', callback = list, flags = { 'no-writes' } }
+redis.register_function{ function_name = 'tidegate_quota_v2_describe', callback = describe, flags = { 'no-writes' } }

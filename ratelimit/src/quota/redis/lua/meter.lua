@@ -13,12 +13,22 @@ function meter.new(r)
   return { kind = kind, held = 0 }
 end
 
--- Four numbers, and how many parts follow.
+-- Four numbers. Of parts, those that count nothing are gone, and the third number is what the others count.
 function meter.write(m)
-  if m.kind == WINDOW then return m.start, m.stop, m.used, 0, 0 end
-  if m.kind == SLOTS then return m.previous, m.stop, 0, 0, #m.parts / 2 end
-  if m.kind == DEBT then return m.owed, m.at, m.unit, m.clear, 0 end
-  return m.held, 0, 0, 0, 0
+  if m.kind == WINDOW then return m.start, m.stop, m.used, 0 end
+  if m.kind == SLOTS then
+    local kept, sum, parts = {}, 0, m.parts
+    for at = 1, #parts, 2 do
+      if parts[at + 1] > 0 then
+        kept[#kept + 1], kept[#kept + 2] = parts[at], parts[at + 1]
+        sum = sum + parts[at + 1]
+      end
+    end
+    m.parts = kept
+    return m.previous, m.stop, sum, 0
+  end
+  if m.kind == DEBT then return m.owed, m.at, m.unit, m.clear end
+  return m.held, 0, 0, 0
 end
 
 function meter.read(kind, one, two, three, four)

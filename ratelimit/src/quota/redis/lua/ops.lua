@@ -3,10 +3,10 @@
 -- KEYS: mark, names, expiries of the application, then of each bucket b, z, and s if it is an app's.
 -- ARGV: a head, which begins with the revision, and what each function says. RULE is a rule's bytes; a number that may be
 -- missing is 0 where it is, and one more than it is where it is not.
--- An answer is { epoch, word, … } as the pure centre's.
+-- An answer is { epoch, word, … } as the pure centre's; all leases of an answer are one string of bytes.
 
--- The application at this moment; or nil and an error.
-local function begin(keys, args)
+-- This moment; or nil and an error.
+local function moment(args)
   if not floor then get_ready() end
   if byte(args[1]) > REVISION then
     return nil, redis.error_reply('TGREVISION this library is of revision ' .. REVISION)
@@ -14,10 +14,21 @@ local function begin(keys, args)
   local time = clock()
   local now = time[1] * 1000 + floor(time[2] / 1000)
   if this_life(now).evicts then return nil, redis.error_reply('TGEVICTS maxmemory-policy is not noeviction') end
+  return now
+end
+
+local function application(keys, now)
   return {
     mark = keys[1], names = keys[2], expiries = keys[3], channel = keys[1] .. 'v', now = now, buckets = {},
     epoch = false, is_look = false,
   }
+end
+
+-- The application at this moment; or nil and an error.
+local function begin(keys, args)
+  local now, err = moment(args)
+  if not now then return nil, err end
+  return application(keys, now)
 end
 
 local function lessee_of(holder, tenant) return { holder = holder, tenant = tenant, field = holder .. ':' .. tenant } end
@@ -29,7 +40,7 @@ local function load_all(app, keys, lessee)
     local place = { b = keys[key], z = keys[key + 1] }
     key = key + 2
     local third = keys[key]
-    if third and string.find(third, '}:s:', 1, true) then place.s, key = third, key + 1 end
+    if third and find(third, '}:s:', 1, true) then place.s, key = third, key + 1 end
     local b = bucket.load(place, lessee)
     app.buckets[#app.buckets + 1] = b
     if b.is_there and b.touched > app.now then app.now = b.touched end
@@ -57,9 +68,7 @@ end
 local function full(app, at) return { app.epoch.id, 'denied', at - 1, 1000, 'full' } end
 
 -- Acquire: head <BBHHH of revision interactive weight floor ceiling; holder, tenant, legs --------------------------------
--- A leg: RULE, then seq least want unspent demand wid tally before heard
-
-local LEG_FORM = '<I7I4I4I4I7I7I7I7I7'
+-- A leg: RULE, and LEG_FORM
 
 local function read_legs(args)
   local legs = {}
@@ -92,15 +101,9 @@ local function hear(app, b, ask, leg)
   return bucket.share(b, ask, leg, now)
 end
 
-local function push_lease(reply, e, units, ttl)
-  local at = #reply
-  reply[at + 1], reply[at + 2], reply[at + 3] = units, ttl, e.gen
-  reply[at + 4], reply[at + 5], reply[at + 6] = e.wid, e.tally, e.before
-end
-
 -- What is not to be granted, because it was granted or is late.
 local function replay(app, legs)
-  local known, reply = 0, { app.epoch.id, 'replayed' }
+  local known, leases = 0, ''
   for at, leg in ipairs(legs) do
     local b = app.buckets[at]
     local e = bucket.own(b)
@@ -109,11 +112,11 @@ local function replay(app, legs)
     if leg.seq == e.seq then
       if e.closed or e.gen ~= b.gen or app.now >= ends then return { app.epoch.id, 'stale', at - 1, e.seq } end
       known = known + 1
-      push_lease(reply, e, e.units, ends - app.now)
+      leases = leases .. entry.lease(e, e.units, ends - app.now)
     end
   end
   if known == 0 then return nil end
-  if known == #legs then return reply end
+  if known == #legs then return { app.epoch.id, 'replayed', leases } end
   -- Of some legs only: it is not the acquire that was granted.
   for at, leg in ipairs(legs) do
     if bucket.own(app.buckets[at]).seq == leg.seq then return { app.epoch.id, 'stale', at - 1, leg.seq } end
@@ -135,7 +138,7 @@ local function wait(app, legs)
   return nil
 end
 
-local function grant(app, b, ask, leg, plan, reply)
+local function grant(app, b, ask, leg, plan)
   local now, r, e = app.now, b.rule, bucket.own(b)
   local credit = plan.credit
   meter.credit(b.meter, r, credit, plan.granted)
@@ -155,17 +158,26 @@ local function grant(app, b, ask, leg, plan, reply)
   e.seq, e.closed, e.gen, e.granted, e.ttl = leg.seq, false, b.gen, now, plan.ttl
   bucket.note_holder(b, ask.holder, now + plan.ttl, now)
   bucket.mark(b)
-  push_lease(reply, e, plan.units, plan.ttl)
+  return entry.lease(e, plan.units, plan.ttl)
 end
 
 local function acquire(keys, args)
-  local app, err = begin(keys, args)
-  if not app then return err end
-  local ask, _, interactive = { holder = args[2], tenant = args[3] }
-  _, interactive, ask.weight, ask.floor, ask.ceiling = read('<BBHHH', args[1])
-  ask.interactive = interactive == 1
-  local legs = read_legs(args)
-  load_all(app, keys, lessee_of(ask.holder, ask.tenant))
+  local now, err = moment(args)
+  if not now then return err end
+  local _, interactive, weight, least, ceiling = read('<BBHHH', args[1])
+  local lessee = lessee_of(args[2], args[3])
+  local ask = {
+    holder = args[2], tenant = args[3], field = lessee.field, interactive = interactive == 1,
+    weight = weight, floor = least, ceiling = ceiling,
+  }
+  local since = listens_since(keys[1])
+  if since then
+    local leases, no = steady.legs(1, 4, keys, args, now, since, ask)
+    if leases then return { life.id, 'granted', leases } end
+    if no then return { life.id, 'denied', no.at - 1, max(no.retry, 1), no.why } end
+  end
+  local app, legs = application(keys, now), read_legs(args)
+  load_all(app, keys, lessee)
   for at, leg in ipairs(legs) do
     local b = app.buckets[at]
     if b.is_app then b.shares = shares.load(b.place.s, ask.tenant) end
@@ -188,8 +200,9 @@ local function acquire(keys, args)
   end
   local reply = no
   if not no then
-    reply = { app.epoch.id, 'granted' }
-    for at, leg in ipairs(legs) do grant(app, app.buckets[at], ask, leg, plans[at], reply) end
+    local leases = ''
+    for at, leg in ipairs(legs) do leases = leases .. grant(app, app.buckets[at], ask, leg, plans[at]) end
+    reply = { app.epoch.id, 'granted', leases }
   end
   save_all(app)
   return reply
@@ -239,7 +252,7 @@ end
 
 -- Renew: head <B; holder, tenant, legs of RULE, seq held heard -----------------------------------------------------------
 
-local function renew_one(app, b, seq, held, heard, reply)
+local function renew_one(app, b, seq, held, heard)
   local now = app.now
   bucket.hear(b, heard)
   local cap = bucket.cap(b)
@@ -251,7 +264,7 @@ local function renew_one(app, b, seq, held, heard, reply)
   e.seq, e.closed, e.gen, e.granted, e.ttl = seq, false, b.gen, now, b.rule.lease
   bucket.note_holder(b, b.lessee.holder, entry.ends(e), now)
   bucket.mark(b)
-  push_lease(reply, e, usable, e.ttl)
+  return entry.lease(e, usable, e.ttl)
 end
 
 local function renew(keys, args)
@@ -267,11 +280,12 @@ local function renew(keys, args)
     if reply then break end
   end
   if not reply then
-    reply = { app.epoch.id, 'renewed' }
+    local leases = ''
     for at, b in ipairs(app.buckets) do
       local seq, held, heard = read('<I7I4I7', args[at + 3], RULE_BYTES + 1)
-      renew_one(app, b, seq, held, heard, reply)
+      leases = leases .. renew_one(app, b, seq, held, heard)
     end
+    reply = { app.epoch.id, 'renewed', leases }
   end
   save_all(app)
   return reply

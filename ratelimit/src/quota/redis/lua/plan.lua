@@ -77,7 +77,7 @@ end
 -- What a tenant's share is in this bucket's units.
 function bucket.worth(b, ask)
   local r = b.rule
-  local rate = r.kind == CONCURRENCY and r.cap * 1000 or muldiv(r.cap, 1000000, r.window)
+  local rate = r.rate
   local ceiling = ask.ceiling < 1000 and max(muldiv(rate, ask.ceiling, 1000), 1)
   return { weight = ask.weight, floor = muldiv(rate, ask.floor, 1000), ceiling = ceiling, interactive = ask.interactive }
 end

@@ -46,7 +46,7 @@ do
   end
 
   redis.register_function{
-    function_name = 'tidegate_quota_v1_register_read', callback = register_read, flags = { 'no-writes' },
+    function_name = 'tidegate_quota_v2_register_read', callback = register_read, flags = { 'no-writes' },
   }
-  redis.register_function('tidegate_quota_v1_register_write', register_write)
+  redis.register_function('tidegate_quota_v2_register_write', register_write)
 end

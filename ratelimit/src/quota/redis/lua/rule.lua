@@ -49,7 +49,12 @@ function rule.read(bytes)
   r.continuous = r.meter == SLOTS or r.meter == DEBT
   r.span = clamp(r.window, 1000, 60000)
   r.share_slot = clamp(div(r.window, 10), 10, 1000)
-  if r.kind == BUCKET then set_pace(r) end
+  -- Thousandths of a unit per second, of concurrency of a slot.
+  r.rate = r.kind == CONCURRENCY and r.cap * 1000 or (muldiv(r.cap, 1000000, r.window))
+  if r.kind == BUCKET then
+    set_pace(r)
+    r.whole = div(r.most, r.unit)
+  end
   if rules_known >= RULES_MAX then known_rules, rules_known = {}, 0 end
   known_rules[bytes], rules_known = r, rules_known + 1
   return r
@@ -58,7 +63,7 @@ end
 -- How many units a block may be part of.
 function rule.whole(r, cap)
   if r.kind ~= BUCKET then return cap end
-  return min(div(r.most, r.unit), cap)
+  return min(r.whole, cap)
 end
 
 -- Begin and end of the window of this moment; nil outside of all.

@@ -2,17 +2,21 @@
 -- Fair shares of an application's bucket -------------------------------------------------------------------------------
 -- Of all tenants together, in field "=": slot slot_ms capacity level next_level wanted tenants until
 --   level is λ or false; wanted is what all tenants want, kept as a sum; until is when the key was last told to expire.
--- Of each tenant: weight floor ceiling behind taken interactive wants (holder, demand, at, …); ceiling may be false.
+-- Of each tenant: weight floor ceiling behind taken interactive sum wants (holder, demand, at, …); ceiling may be false,
+-- sum is what its holders want together.
 -- A call reads and writes its own tenant's alone. All of them are read where a slot begins, and where λ is found: no more
 -- often than the pure centre's pace allows.
 
 local shares = {}
 
-local HEAD_FORM, TENANT_FORM, WANT_FORM = '<I7I4I7dI7dI4I7', '<HI7dI7I7I7B', '<c32I6I6'
+local HEAD_FORM, TENANT_FORM, WANT_FORM = '<I7I4I7dI7dI4I7', '<HI7dI7I7I7I7B', '<c32I6I6'
+local TENANT_BYTES, WANT_BYTES = 46, 44
+-- The same as TENANT_FORM, with taken between them.
+local TO_TAKEN_FORM, FROM_TAKEN_FORM = '<HI7dI7', '<I7I7B'
 
 -- What may be false is −1 in bytes.
 local function read_tenant(bytes)
-  local weight, least, ceiling, behind, taken, interactive, count, at = read(TENANT_FORM, bytes)
+  local weight, least, ceiling, behind, taken, interactive, _, count, at = read(TENANT_FORM, bytes)
   local wants = {}
   for place = 1, 3 * count, 3 do
     wants[place], wants[place + 1], wants[place + 2], at = read(WANT_FORM, bytes, at)
@@ -24,8 +28,9 @@ local function read_tenant(bytes)
 end
 
 local function write_tenant(t)
-  local wants = t.wants
-  local bytes = write(TENANT_FORM, t.weight, t.floor, t.ceiling or -1, t.behind, t.taken, t.interactive, #wants / 3)
+  local wants, sum = t.wants, 0
+  for at = 2, #wants, 3 do sum = sum + wants[at] end
+  local bytes = write(TENANT_FORM, t.weight, t.floor, t.ceiling or -1, t.behind, t.taken, t.interactive, sum, #wants / 3)
   for at = 1, #wants, 3 do bytes = bytes .. write(WANT_FORM, wants[at], wants[at + 1], wants[at + 2]) end
   return bytes
 end
