@@ -23,6 +23,9 @@ const LEVELS_PER_MS: u64 = 16;
 const LEVELS_PER_SLOT: u64 = 16;
 /// How long a demand holds that is not repeated: a holder that waits asks again sooner.
 const DEMAND_MS: u64 = 3_000;
+/// Who has taken more than its share waits for no more than this at a time: a slot in which there was next to nothing, a
+/// window that was used up say, tells little of the share in those that follow.
+const AHEAD_MS_MAX: u64 = 1_000;
 /// Most tenants that are told apart in one bucket. Those beyond are refused until others are quiet.
 pub(super) const TENANTS_MAX: usize = 16_384;
 /// Most holders whose demand for one tenant is told apart; a further one takes the place of the oldest.
@@ -136,7 +139,7 @@ impl Shares {
         let Some(tenant) = self.tenants.get(name) else { return next_ms };
         let due = tenant.allowance_milli(self.lambda_milli, self.slot_ms).unwrap_or(0).max(1);
         let slots = ((tenant.behind_milli + tenant.taken_milli) / due).saturating_sub(1);
-        next_ms + slots.min(60) * self.slot_ms
+        next_ms + slots.saturating_mul(self.slot_ms).min(AHEAD_MS_MAX)
     }
 
     pub(super) fn take(&mut self, name: &Name, units: u32) {

@@ -165,3 +165,29 @@ fn slots_of_concurrency_are_asked_back_for_who_has_none() {
     // Both want ten: five each.
     assert_eq!(leases[0].units, 5);
 }
+
+/// A slot that begins when the window is used up has nothing, and no share: it says nothing of the next ones.
+#[test]
+fn nobody_waits_for_a_share_for_longer_than_it_takes_to_change() {
+    let bucket = metered(Level::App, "main", rule(Kind::Sliding { window_ms: 10_000, slots: 40 }, 1_000));
+    let mut core = core();
+    // Nearly all of it is taken while nobody else wants any.
+    for seq in 1..=98 {
+        let mut leg = leg(&bucket, seq, 10, 10);
+        leg.demand_milli = 0;
+        assert!(matches!(core.step(START_MS, &acquire(lessee(1, "first"), vec![leg])).answer, Answer::Granted(_)));
+    }
+    let (mut longest_ms, mut shares) = (0, 0);
+    for round in 1..600 {
+        for tenant in 0..5 {
+            let mut leg = leg(&bucket, round, 6, 6);
+            leg.demand_milli = 100_000;
+            let op = acquire(lessee(1, &format!("t{tenant}")), vec![leg]);
+            let answer = core.step(START_MS + round * 50, &op).answer;
+            if let Answer::Denied { why: Denial::Share, retry_ms, .. } = answer {
+                (longest_ms, shares) = (longest_ms.max(retry_ms), shares + 1);
+            }
+        }
+    }
+    assert!(shares > 0 && longest_ms <= 2_000, "{shares} times, for {longest_ms} ms at most");
+}

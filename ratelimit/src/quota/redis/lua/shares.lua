@@ -212,7 +212,7 @@ function shares.retry(s, now)
   if not s.own then return next_ms end
   local due = max(allowance(s.own, s.level, s.slot_ms) or 0, 1)
   local slots = less(div(s.own.behind + s.own.taken, due), 1)
-  return next_ms + min(slots, 60) * s.slot_ms
+  return next_ms + min(slots * s.slot_ms, AHEAD_MS_MAX)
 end
 
 function shares.take(s, units)

@@ -147,7 +147,7 @@ function steady.share(key, r, ask, demand, now)
     left = less(due, behind + taken + kept)
     if left == 0 then
       local slots = less(floor((behind + taken) / max(due, 1)), 1)
-      retry = max((slot + 1) * slot_ms - now, 1) + min(slots, 60) * slot_ms
+      retry = max((slot + 1) * slot_ms - now, 1) + min(slots * slot_ms, AHEAD_MS_MAX)
     end
   end
   return left, retry, taken, write(HEAD_FORM, slot, slot_ms, capacity, level, next_level, wanted, tenants, until_ms),
