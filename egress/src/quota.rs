@@ -104,4 +104,6 @@ impl Quota {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use domain::{ConnectionId, TenantId};
 use http::Method;
@@ -15,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use crate::SendState;
 use crate::forward::testing::*;
 use crate::forward::{Forward, ForwardSettings};
+use crate::quota::testing::permit_with_retries;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -166,6 +168,44 @@ async fn one_that_dies_at_any_moment_never_makes_a_request_go_out_twice() {
         assert_eq!(had.is_empty(), !was_sent, "{reads_left}: {outcome:?}");
     }
     assert!(replaced > 0);
+}
+
+/// As above, where the tenant may retry nothing any more: what the dead one gave back is told, and goes out nowhere.
+#[tokio::test]
+async fn what_a_dead_one_gave_back_goes_out_again_only_while_retries_are_left() {
+    let mut kept_back = 0;
+    for (reads_left, retries) in (0..6).flat_map(|reads_left| [(reads_left, 0), (reads_left, 1)]) {
+        let (memory, mut origin) = memory(1 << 20);
+        let countdown = Arc::new(AtomicUsize::new(usize::MAX));
+        let connector = DiesLate { memory, reads_left: Arc::clone(&countdown), is_first: AtomicBool::new(true) };
+        let forward = Arc::new(Forward::with_connector(connector, ForwardSettings::default()));
+        let first = {
+            let forward = Arc::clone(&forward);
+            tokio::spawn(async move { forward.send(hop()).await })
+        };
+        let mut peer = origin.accept().await;
+        peer.request().await;
+        peer.write(OK).await;
+        read(first.await.unwrap().unwrap()).await.unwrap();
+        countdown.store(reads_left, Ordering::Relaxed);
+        let mut next = hop();
+        next.passage.permit = Arc::new(permit_with_retries(retries));
+        let answers = tokio::spawn(async move {
+            loop {
+                let mut fresh = origin.accept().await;
+                fresh.request().await;
+                fresh.write(OK).await;
+            }
+        });
+        let outcome = tokio::time::timeout(Duration::from_millis(300), forward.send(next)).await;
+        answers.abort();
+        match outcome {
+            Ok(Err(fault)) if fault.state == SendState::NotSent && retries == 0 => kept_back += 1,
+            Ok(Err(fault)) => assert_ne!(fault.state, SendState::NotSent, "{reads_left}, {retries}: {fault}"),
+            Ok(Ok(_)) | Err(_) => {}
+        }
+    }
+    assert!(kept_back > 0);
 }
 
 /// The first connection ends after some more reads.
