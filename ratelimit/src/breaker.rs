@@ -46,7 +46,7 @@ pub use gate::{Phase, Refused, Ticket};
 pub use outcome::{Fault, Faults, Outcome, Weight};
 pub use record::{BadRecord, RECORD_BYTES};
 pub use rules::{BadRules, Rules};
-pub use table::{Breakers, Change, Restored};
+pub use table::{Breakers, Change, Restored, View};
 
 #[cfg(test)]
 mod tests;

@@ -42,7 +42,7 @@ pub use centre::Centre;
 pub use core::{BUCKETS_MAX, Change, Core, Epoch, JOURNALLED_MS, Memory, SweepCursor, Touched, is_journalled};
 pub use in_process::{InProcess, Life};
 pub use journal::{NOTE_KEY_BYTES_MAX, NOTE_VALUE_BYTES_MAX, NOTES_MAX, NoteBytes, NoteError, NoteKind, OpenError};
-pub use key::{Application, BucketKey, Level};
+pub use key::{Application, BucketKey, BucketName, InvalidBucket, Level};
 pub use name::{HolderId, InvalidName, NAME_BYTES_MAX, Name};
 pub use op::{
     Acquire, Body, Class, DEMAND_MILLI_MAX, Describe, GiveBack, LEGS_MAX, Leg, Lessee, Metered, Observe, Op, PAGE_MAX,

@@ -44,7 +44,7 @@ mod table;
 mod watch;
 
 pub use record::{BadRecord, RECORD_BYTES};
-pub use table::{BadSpike, Restored, Runaways, Seen, Spike};
+pub use table::{BadSpike, Restored, Runaways, Seen, Spike, View};
 pub use watch::{Event, Rules, Verdict};
 
 #[cfg(test)]

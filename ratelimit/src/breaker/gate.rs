@@ -80,6 +80,13 @@ impl Gate {
         }
     }
 
+    /// When [`Self::admit`] would admit somebody, in ms from now; 0 if at once.
+    pub(crate) fn retry_after_ms(&self, now_ms: u64) -> u64 {
+        // A copy: whoever looks takes no probe.
+        let mut copy = *self;
+        copy.admit(&Rules::default(), now_ms).map_or_else(|refused| refused.retry_after_ms, |_| 0)
+    }
+
     pub(crate) fn admit(&mut self, rules: &Rules, now_ms: u64) -> Result<Admission, Refused> {
         let good = match self.state {
             State::Closed { .. } => return Ok(Admission::Ordinary { admitted_ms: now_ms }),

@@ -47,6 +47,19 @@ pub enum Change {
     Closed,
 }
 
+/// How a pair stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    pub phase: Phase,
+    /// When asking may help, in ms from now; 0 where the next call is let out.
+    pub retry_after_ms: u64,
+    /// How often it opened in a row.
+    pub times: u8,
+    /// Calls of the window, and how many of them were faults; none are counted while it is not closed.
+    pub calls: u32,
+    pub faults: u32,
+}
+
 /// What became of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restored {
@@ -112,6 +125,21 @@ impl Breakers {
         self.pairs.with(key, now, |breaker| breaker.map_or(Phase::Closed, |breaker| breaker.gate.phase()))
     }
 
+    /// How a pair stands, for people; none of a pair that has had no fault lately. Nothing is taken: also of one that is
+    /// past its open time the probe is still there to be had.
+    pub fn view(&self, key: PairKey, now: Now) -> Option<View> {
+        self.pairs.with(key, now, |breaker| breaker.map(|breaker| breaker.view(now)))
+    }
+
+    /// Every pair that had a fault lately. One shard is held at a time: `read` should be quick.
+    pub fn views(&self, now: Now, mut read: impl FnMut(PairKey, View)) {
+        self.pairs.each(|key, breaker| {
+            if !breaker.is_settled(now) {
+                read(key, breaker.view(now));
+            }
+        });
+    }
+
     /// An operator closes a pair's breaker and forgets all about it; whether there was anything to forget. What is
     /// out is still out: its outcome counts as any call's.
     pub fn reset(&self, key: PairKey) -> bool {
@@ -173,6 +201,17 @@ impl Breakers {
 impl Breaker {
     fn new() -> Self {
         Self { gate: Gate::NEW, window: Window::default(), row: 0, settled_ms: 0 }
+    }
+
+    fn view(&self, now: Now) -> View {
+        let (calls, faults) = self.window.sums();
+        View {
+            phase: self.gate.phase(),
+            retry_after_ms: self.gate.retry_after_ms(now.mono_ms),
+            times: self.gate.level,
+            calls,
+            faults,
+        }
     }
 
     fn remember(&mut self, rules: &Rules, from_ms: u64) {

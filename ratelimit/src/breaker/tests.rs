@@ -323,6 +323,28 @@ fn a_probe_that_was_out_is_a_probe_again_and_closed_has_no_record() {
     assert_eq!(f.breakers.restore(f.key, &f.rules, &record, at(until)), Ok(Restored::Known));
 }
 
+#[test]
+fn a_look_takes_no_probe_and_says_when_asking_helps() {
+    let f = fixture();
+    let view = |ms| f.breakers.view(f.key, at(ms));
+    assert_eq!(view(0), None, "what works is not kept");
+    f.call(BAD, 0);
+    f.call(Outcome::Answered, 1);
+    let closed = View { phase: Phase::Closed, retry_after_ms: 0, times: 0, calls: 2, faults: 1 };
+    assert_eq!(view(1), Some(closed));
+    let until = f.trip(2);
+    let open = View { phase: Phase::Open, retry_after_ms: until - 3, times: 1, calls: 0, faults: 0 };
+    assert_eq!(view(3), Some(open));
+    assert_eq!(view(until), Some(View { retry_after_ms: 0, ..open }), "the next call is let out");
+    let probe = f.admit(until).unwrap();
+    assert!(probe.is_probe(), "a look takes none");
+    let probing = view(until).unwrap();
+    assert_eq!((probing.phase, probing.retry_after_ms > 0), (Phase::HalfOpen, true));
+    let mut all = Vec::new();
+    f.breakers.views(at(until), |key, view| all.push((key, view)));
+    assert_eq!(all, [(f.key, probing)]);
+}
+
 proptest! {
     #[test]
     fn hostile_records_are_refused_or_shut_for_no_longer_than_the_rules_allow(

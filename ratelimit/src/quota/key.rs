@@ -1,8 +1,9 @@
 //! What a bucket is called.
 
 use std::fmt;
+use std::str::FromStr;
 
-use super::name::Name;
+use super::name::{InvalidName, Name};
 
 /// An application at a provider: the unit that is atomic together. A store puts everything of one application in one
 /// place (a hash tag `{q:PROVIDER:APPLICATION}`), and one operation never spans two.
@@ -70,5 +71,77 @@ pub struct BucketKey {
 impl fmt::Display for BucketKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.level, self.scope, self.policy)
+    }
+}
+
+/// A bucket by all that it is called: `PROVIDER:APPLICATION/LEVEL:SCOPE:POLICY`, as operators read and write it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BucketName {
+    pub application: Application,
+    pub key: BucketKey,
+}
+
+/// Why a text names no application or bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBucket {
+    #[error("is not of the form PROVIDER:APPLICATION/LEVEL:SCOPE:POLICY")]
+    Form,
+    #[error("is not of the form PROVIDER:APPLICATION")]
+    Application,
+    #[error("has a level other than app, connection, region and source")]
+    Level,
+    #[error("has a part that {0}")]
+    Name(#[from] InvalidName),
+}
+
+impl fmt::Display for BucketName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.application, self.key)
+    }
+}
+
+impl FromStr for Application {
+    type Err = InvalidBucket;
+
+    fn from_str(text: &str) -> Result<Self, InvalidBucket> {
+        let (provider, name) = text.split_once(':').ok_or(InvalidBucket::Application)?;
+        Ok(Self { provider: Name::parse(provider)?, name: Name::parse(name)? })
+    }
+}
+
+impl FromStr for BucketName {
+    type Err = InvalidBucket;
+
+    fn from_str(text: &str) -> Result<Self, InvalidBucket> {
+        let (application, key) = text.split_once('/').ok_or(InvalidBucket::Form)?;
+        let mut parts = key.split(':');
+        let (Some(level), Some(scope), Some(policy), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(InvalidBucket::Form);
+        };
+        let level = Level::parse(level).ok_or(InvalidBucket::Level)?;
+        let key = BucketKey { level, scope: Name::parse(scope)?, policy: Name::parse(policy)? };
+        Ok(Self { application: application.parse()?, key })
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_read_as_it_is_written() {
+        for text in ["hubspot:app/app:-:daily", "generic:acme.crm/connection:acme.crm:any"] {
+            assert_eq!(text.parse::<BucketName>().unwrap().to_string(), text);
+        }
+        let refused = |text: &str| text.parse::<BucketName>().unwrap_err();
+        assert_eq!(refused("hubspot:app"), InvalidBucket::Form);
+        assert_eq!(refused("hubspot/app:-:daily"), InvalidBucket::Application);
+        assert_eq!(refused("hubspot:app/app:-"), InvalidBucket::Form);
+        assert_eq!(refused("hubspot:app/app:-:a:b"), InvalidBucket::Form);
+        assert_eq!(refused("hubspot:app/world:-:daily"), InvalidBucket::Level);
+        assert_eq!(refused("hubspot:app/app::daily"), InvalidBucket::Name(InvalidName::Empty));
+        assert_eq!(refused("hub{spot}:app/app:-:daily"), InvalidBucket::Name(InvalidName::Character(3)));
+        assert!(refused("hubspot:app/app:\u{1b}:daily").to_string().contains("character"));
     }
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// Longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
+/// All that names have, in order.
+const ALPHABET: &[u8] = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+
 /// Why a text is not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
@@ -42,6 +45,19 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The last name that there can be before this one, in the order of names; none before the first of all, `-`.
+    pub(super) fn before(&self) -> Option<Self> {
+        let (&last, rest) = self.0.as_bytes().split_last()?;
+        let lower = ALPHABET.iter().rev().find(|&&byte| byte < last);
+        let mut bytes = rest.to_vec();
+        if let Some(&lower) = lower {
+            // Whatever begins with that is before this one, and this is the last of those.
+            bytes.push(lower);
+            bytes.resize(NAME_BYTES_MAX, ALPHABET[ALPHABET.len() - 1]);
+        }
+        Self::parse(str::from_utf8(&bytes).ok()?).ok()
+    }
 }
 
 impl fmt::Debug for Name {
@@ -75,5 +91,47 @@ impl HolderId {
 impl fmt::Display for HolderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    #[test]
+    fn the_first_of_all_names_has_none_before_it() {
+        assert_eq!(name("-").before(), None);
+        assert_eq!(name("a-").before(), Some(name("a")));
+        assert_eq!(name("daily").before().unwrap().as_str(), format!("dailx{}", "z".repeat(59)));
+        let mut sorted = ALPHABET.to_vec();
+        sorted.sort_unstable();
+        assert_eq!(sorted, ALPHABET);
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_is_between_a_name_and_the_one_before(
+            of in "[-._0-9A-Za-z]{1,64}",
+            other in "[-._0-9A-Za-z]{1,64}",
+            (at, end) in (0_usize..64, "[-.zZa_]{0,4}"),
+        ) {
+            let of = name(&of);
+            let near = format!("{}{end}", &of.as_str()[..at.min(of.as_str().len())]);
+            let near = Name::parse(&near).unwrap_or_else(|_| name("z"));
+            if let Some(before) = of.before() {
+                prop_assert!(before < of);
+                for one in [name(&other), near] {
+                    prop_assert!(one <= before || one >= of, "{one} is between {before} and {of}");
+                }
+            } else {
+                prop_assert_eq!(of.as_str(), "-");
+            }
+        }
     }
 }

@@ -224,3 +224,12 @@ pub struct Describe {
     /// 1..=[`PAGE_MAX`].
     pub limit: u16,
 }
+
+impl Describe {
+    /// The description of this bucket alone, if it is there; else of the one behind it. No limit is called `-`, and none
+    /// of that name can be asked for.
+    pub fn only(key: &BucketKey) -> Option<Self> {
+        let after = BucketKey { policy: key.policy.before()?, ..key.clone() };
+        Some(Self { after: Some(after), limit: 1 })
+    }
+}

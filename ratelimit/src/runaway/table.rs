@@ -41,6 +41,19 @@ pub struct Seen {
     pub event: Option<Event>,
 }
 
+/// How a key stands. Numbers are attempts per minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    pub verdict: Verdict,
+    /// What is usual; of one that is throttled or paused, what was when that began.
+    pub baseline: u32,
+    /// Above this it runs away, an announced spike counted in.
+    pub trigger: u64,
+    /// What the sample in progress shows so far, or the one before it if that had more.
+    pub wanted: u32,
+    pub spike: Option<Spike>,
+}
+
 /// What became of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restored {
@@ -101,6 +114,16 @@ impl Runaways {
     /// What is usual for a key in this hour, per minute, as far as it is known.
     pub fn baseline(&self, key: PairKey, rules: &Rules, now: Now) -> Option<u32> {
         self.keys.with(key, now, |watch| watch.map(|watch| watch.baseline(rules)))
+    }
+
+    /// How a key stands, for people; none of one that is not watched.
+    pub fn view(&self, key: PairKey, rules: &Rules, now: Now) -> Option<View> {
+        self.keys.with(key, now, |watch| watch.map(|watch| watch.view(rules, now)))
+    }
+
+    /// Every key that is watched. One shard is held at a time: `read` should be quick.
+    pub fn views(&self, rules: &Rules, now: Now, mut read: impl FnMut(PairKey, View)) {
+        self.keys.each(|key, watch| read(key, watch.view(rules, now)));
     }
 
     /// An operator lets a key go on; whether it was throttled or paused.

@@ -148,6 +148,29 @@ fn a_runaway_is_throttled_then_paused_once_each_and_an_operator_resumes_it() {
 }
 
 #[test]
+fn a_look_says_what_is_wanted_of_what_is_usual() {
+    let mut f = quiet();
+    let view = |f: &Fixture| f.runaways.view(key(), &f.rules, f.now);
+    f.demand(300, 60_000);
+    let fine = view(&f).unwrap();
+    assert_eq!((fine.verdict, fine.baseline, fine.trigger, fine.spike), (Verdict::Fine, 60, 600, None));
+    assert!((270..=330).contains(&fine.wanted), "{fine:?}");
+    let verdict = f.demand(700, 60_000);
+    let spike = Spike { factor: 3, until_unix_ms: f.now.unix_ms + HOUR_MS };
+    f.runaways.announce(key(), spike, f.now).unwrap();
+    let throttled = view(&f).unwrap();
+    assert_eq!((throttled.verdict, throttled.baseline), (verdict, 60));
+    assert_eq!((throttled.trigger, throttled.spike), (1_800, Some(spike)));
+    assert!((650..=750).contains(&throttled.wanted), "{throttled:?}");
+    let mut all = Vec::new();
+    f.runaways.views(&f.rules, f.now, |key, view| all.push((key, view)));
+    assert_eq!(all, [(key(), throttled)]);
+    f.wait(60_000);
+    assert_eq!(view(&f).unwrap().wanted, 0, "nobody wants anything now");
+    assert_eq!(f.runaways.view(PairKey::of(9, 9), &f.rules, f.now), None);
+}
+
+#[test]
 fn who_calms_down_is_let_go_after_a_minute_by_an_attempt_or_by_a_sweep() {
     for is_silent in [false, true] {
         let mut f = quiet();

@@ -1,7 +1,7 @@
 //! One key that is watched: its samples, its hours, and whether it is throttled or paused.
 
 use super::baseline::Baseline;
-use super::table::Spike;
+use super::table::{Spike, View};
 use crate::moment::Now;
 use crate::rate::Rate;
 
@@ -114,6 +114,8 @@ pub(crate) struct Watch {
     /// The sample in progress and what it had.
     sample: u64,
     sample_count: u32,
+    /// What the sample right before it had; for people.
+    sample_before: u32,
     /// Samples in a row that were over, before the one in progress.
     over: u8,
     /// Samples in a row that were not.
@@ -141,6 +143,7 @@ impl Watch {
             spike: None,
             sample: now.mono_ms / SAMPLE_MS,
             sample_count: 0,
+            sample_before: 0,
             over: 0,
             calm: 0,
             seen: now,
@@ -208,6 +211,26 @@ impl Watch {
         u64::from(baseline) * u64::from(rules.trigger_factor.max(2)) * u64::from(self.spike_factor(now))
     }
 
+    pub(crate) fn view(&self, rules: &Rules, now: Now) -> View {
+        let baseline = match self.state {
+            State::Fine => self.baseline(rules),
+            State::Throttled { baseline, .. } | State::Paused { baseline, .. } => baseline,
+        };
+        // Nothing rolls samples while nobody attempts anything.
+        let count = match (now.mono_ms / SAMPLE_MS).saturating_sub(self.sample) {
+            0 => self.sample_count.max(self.sample_before),
+            1 => self.sample_count,
+            _ => 0,
+        };
+        View {
+            verdict: self.verdict(rules),
+            baseline,
+            trigger: self.trigger(rules, now),
+            wanted: count.saturating_mul(SAMPLES_A_MINUTE),
+            spike: self.spike.filter(|spike| now.unix_ms < spike.until_unix_ms),
+        }
+    }
+
     fn wanted(&self) -> u32 {
         self.sample_count.saturating_mul(SAMPLES_A_MINUTE)
     }
@@ -256,6 +279,7 @@ impl Watch {
             self.calm = self.calm.saturating_add(u8::try_from(skipped).unwrap_or(u8::MAX));
         }
         self.sample = sample;
+        self.sample_before = if skipped == 0 { self.sample_count } else { 0 };
         self.sample_count = 0;
         if matches!(self.state, State::Throttled { .. }) && self.calm >= CALM_TO_END {
             self.state = State::Fine;

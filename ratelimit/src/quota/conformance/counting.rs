@@ -4,7 +4,7 @@ use super::Subject;
 use super::asks::{Asks, LONG, leg, lessee, metered, spec};
 use crate::quota::answer::{Answer, Denial};
 use crate::quota::key::Level;
-use crate::quota::op::Body;
+use crate::quota::op::{Body, Describe};
 use crate::quota::rule::{Kind, RuleSpec};
 
 pub async fn unspent_units_are_counted_once<S: Subject>(subject: &mut S) {
@@ -185,6 +185,15 @@ pub async fn buckets_are_described_page_by_page<S: Subject>(subject: &mut S) {
     let view = asks.view(&metered(Level::Connection, "p3", spec(LONG, 100))).await;
     assert_eq!((view.used, view.room, view.park, view.refusal), (1, 99, None, None));
     assert_eq!((view.holders.len(), view.holders[0].units, view.holders[0].holder), (1, 1, asks.lessee.holder));
-    let described = Body::Describe(crate::quota::op::Describe { after: None, limit: 0 });
+    // One alone, whatever its neighbours are called.
+    asks.take(&metered(Level::Connection, "p", spec(LONG, 100)), 1).await;
+    asks.take(&metered(Level::Connection, "p3.b", spec(LONG, 100)), 1).await;
+    for policy in ["p", "p0", "p3", "p3.b", "p6"] {
+        let key = metered(Level::Connection, policy, spec(LONG, 100)).key;
+        let Some(Describe { after, limit: 1 }) = Describe::only(&key) else { panic!("{key} has no description") };
+        let alone: Vec<_> = asks.page(after, 1).await.into_iter().map(|view| view.key).collect();
+        assert_eq!(alone, [(*key).clone()]);
+    }
+    let described = Body::Describe(Describe { after: None, limit: 0 });
     assert!(matches!(asks.ask(described).await, Answer::Malformed(_)));
 }

@@ -183,6 +183,21 @@ impl Holder {
         self.inner.leases.holdings(page, self.inner.now_ms())
     }
 
+    /// This node's leases of one bucket, the largest first: as many as asked for, and how many there are.
+    pub fn holdings_of(&self, application: &Application, key: &BucketKey, most: usize) -> (Vec<Holding>, usize) {
+        self.inner.leases.holdings_of(application, key, most, self.inner.now_ms())
+    }
+
+    /// Applications that this node has met, behind one, in order.
+    pub fn applications(&self, after: Option<&Application>, most: usize) -> Vec<Application> {
+        self.inner.leases.applications(after, most)
+    }
+
+    /// By which name the centre knows this node.
+    pub fn id(&self) -> HolderId {
+        self.inner.leases.id()
+    }
+
     pub fn counters(&self) -> Snapshot {
         self.inner.leases.counters().snapshot()
     }

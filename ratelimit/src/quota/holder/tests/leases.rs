@@ -29,6 +29,51 @@ fn a_call_takes_of_every_level_or_of_none() {
 }
 
 #[test]
+fn what_is_held_and_heeded_can_be_looked_at() {
+    let mut bench = bench();
+    let day = need("a", Level::App, "day", fixed(1_000));
+    let mut any = need("a", Level::Connection, "any", fixed(1_000));
+    any.per = Per::Nothing;
+    let needs = [day.clone(), any.clone()];
+    for tenant in ["t1", "t2", "t3"] {
+        let route = bench.route(tenant, &needs);
+        let taken = bench.hold(&route, 1).unwrap();
+        bench.finish(&taken, true);
+    }
+    let other = bench.route("t1", &[need("b", Level::App, "day", fixed(10))]);
+    let taken = bench.hold(&other, 1).unwrap();
+    bench.finish(&taken, true);
+
+    let of = |most| bench.leases.holdings_of(&day.application, &day.bucket.key, most, bench.now_ms);
+    let (all, count) = of(10);
+    let mut tenants: Vec<_> = all.iter().map(|holding| holding.tenant.as_str()).collect();
+    tenants.sort_unstable();
+    assert_eq!((tenants, count), (vec!["t1", "t2", "t3"], 3));
+    assert!(all.windows(2).all(|pair| pair[0].granted >= pair[1].granted), "{all:?}");
+    let (first, count) = of(1);
+    assert_eq!((first.as_slice(), count), (&all[..1], 3));
+    assert_eq!(bench.leases.holdings_of(&any.application, &any.bucket.key, 10, bench.now_ms), (Vec::new(), 0));
+
+    let names = |after, most| {
+        let all = bench.leases.applications(after, most);
+        all.into_iter().map(|application| application.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(None, 10), ["acme:a", "acme:b"]);
+    assert_eq!(names(None, 1), ["acme:a"]);
+    assert_eq!(names(Some(&day.application), 10), ["acme:b"]);
+
+    let route = bench.route("t1", &needs);
+    let explained = |bench: &Bench| bench.leases.explain(&route, Class::Bulk, 1, bench.now_ms);
+    let view = &explained(&bench)[1];
+    assert_eq!((view.units, view.refusal, view.is_missing), (0, None, false));
+    bench.leases.pushed(&any.application, &any.bucket.key, 1, 5_000, Why::Operator, bench.now_ms);
+    let [day, any] = explained(&bench).try_into().unwrap();
+    assert_eq!((day.units, day.refusal), (1, None));
+    let refusal = any.refusal.unwrap();
+    assert_eq!((refusal.release_ms, refusal.reason), (5_000, Reason::Park(Why::Operator)));
+}
+
+#[test]
 fn a_refusal_costs_no_question_until_it_is_over() {
     let mut bench = bench();
     let route = bench.route("t", &[need("a", Level::App, "minute", fixed(1))]);
