@@ -71,6 +71,11 @@ impl Connections {
         self.get(tenant, connection.id()).filter(|entry| Arc::ptr_eq(&entry.connection, connection))
     }
 
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&TenantId, &Entry)> {
+        self.entries.iter().flat_map(|(tenant, its)| its.values().map(move |entry| (tenant, entry)))
+    }
+
     /// The tenant's connection of this id.
     pub fn get(&self, tenant: &TenantId, id: &ConnectionId) -> Option<&Entry> {
         self.entries.get(tenant)?.get(id)

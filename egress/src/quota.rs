@@ -15,9 +15,11 @@
 //! park spends no retry budget and is no failure of anybody's.
 
 mod answered;
+mod explain;
 mod failed;
 mod metering;
 mod named;
+mod names;
 mod pace;
 mod park;
 mod permit;
@@ -30,21 +32,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use domain::Clock;
-use ratelimit::breaker::Breakers;
+use ratelimit::PairKey;
 use ratelimit::breaker::fleet::FleetBreakers;
+use ratelimit::breaker::{Breakers, Phase};
 use ratelimit::quota::holder::Holder;
 use ratelimit::retry_budget::RetryBudgets;
-use ratelimit::runaway::Runaways;
+use ratelimit::runaway::{Runaways, Verdict};
 use ratelimit::signals::Spread;
 
 pub(crate) use answered::take_note;
-pub use metering::Metering;
+pub(crate) use explain::breaker_of;
+pub use explain::{Explained, NotExplained, Question};
+pub use metering::{HEEDED, Metering, heeded_rule};
+pub use names::Called;
 pub use park::{Park, ParkedBy};
 pub use permit::Permit;
 pub use rules::{QuotaRules, Shares};
 pub(crate) use wanted::Wanted;
 pub use watcher::{Silent, Watcher, Whose};
 
+use names::Names;
 use pace::Paces;
 
 /// Everything of this node that stands between a call that may go and its request. It outlives every reload.
@@ -62,6 +69,7 @@ pub struct Quota {
     /// Of a connection, and of an automation.
     pub runaways: Arc<Runaways>,
     pub watcher: Arc<dyn Watcher>,
+    names: Names,
     spread: Mutex<Spread>,
     paces: Paces,
     /// For what must not happen in step.
@@ -85,7 +93,13 @@ impl Quota {
         watcher: Arc<dyn Watcher>,
     ) -> Self {
         let (spread, paces, random) = (Mutex::default(), Paces::default(), (RandomState::new(), AtomicU64::new(0)));
-        Self { clock, holder, breakers, fleet, budgets, runaways, watcher, spread, paces, random }
+        let names = Names::default();
+        Self { clock, holder, breakers, fleet, budgets, runaways, watcher, names, spread, paces, random }
+    }
+
+    /// Who stands behind a key that is open, throttled or paused, if it was told here and there was room.
+    pub fn name_of(&self, key: PairKey) -> Option<Called> {
+        self.names.get(key)
     }
 
     /// Forgets what says nothing any more. For a timer, every few seconds; breakers and runaways are swept by whoever
@@ -94,6 +108,11 @@ impl Quota {
         let now = ratelimit::Now::of(&*self.clock);
         self.budgets.sweep(now);
         self.paces.sweep(now.mono_ms);
+        // By which rules does not matter to whether there is anything.
+        let rules = ratelimit::runaway::Rules::default();
+        let is_shut = |key| self.breakers.view(key, now).is_some_and(|view| view.phase != Phase::Closed);
+        let ran_away = |key| self.runaways.verdict(key, &rules, now) != Verdict::Fine;
+        self.names.sweep(|key| is_shut(key) || ran_away(key));
     }
 
     /// Any number from 0 to this.

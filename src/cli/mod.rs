@@ -19,6 +19,7 @@ mod http;
 mod log;
 mod out;
 mod plan;
+mod quota;
 mod reference;
 mod reload;
 mod run;
@@ -43,7 +44,7 @@ use clap::FromArgMatches;
 use config::{Environment, ProcessEnvironment};
 use domain::{Clock, SystemClock};
 
-use args::{Cli, Command, Egress, EgressSwitch, Endpoints, Events, Grant, GrantCommand, Log, SchemaOf};
+use args::{Cli, Command, Egress, EgressSwitch, Endpoints, Events, Grant, GrantCommand, Log, Quota, SchemaOf};
 use exit::{Exit, Failure, Outcome};
 use out::{Colour, Out};
 
@@ -129,6 +130,16 @@ fn asks_for_a_verdict(command: &Command) -> bool {
         | Command::Reload(_)
         | Command::Egress(Egress::Close(_) | Egress::Ranges(_) | Egress::Switch(EgressSwitch::On(_)))
         | Command::Events(Events::Reverify(_))
+        | Command::Quota(
+            Quota::Show(_)
+            | Quota::Explain(_)
+            | Quota::Park(_)
+            | Quota::Release(_)
+            | Quota::Reset(_)
+            | Quota::Resume(_)
+            | Quota::Announce(_)
+            | Quota::Withdraw(_),
+        )
         | Command::Log(Log::Verify(_))
         | Command::Grant(Grant { command: Some(GrantCommand::Show(_)), .. }) => true,
         Command::Run(_)
@@ -137,6 +148,7 @@ fn asks_for_a_verdict(command: &Command) -> bool {
         | Command::Log(_)
         | Command::Grant(_)
         | Command::Egress(_)
+        | Command::Quota(_)
         | Command::Schemes(_)
         | Command::Endpoints(_)
         | Command::Schema(_)
@@ -160,6 +172,7 @@ fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
         Command::Log(Log::Verify(args)) => log::verify(&args, shell),
         Command::Log(Log::Stat(args)) => log::stat(&args, shell),
         Command::Egress(command) => egress::run(&command, shell),
+        Command::Quota(command) => quota::run(&command, shell),
         Command::Grant(args) => grant::run(&args, shell),
         Command::Schemes(command) => schemes::run(&command, shell),
         Command::Endpoints(Endpoints::Issue(args)) => endpoints::issue(&args, shell),

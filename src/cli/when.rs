@@ -42,6 +42,34 @@ pub(crate) fn parse(text: &str) -> Result<When, String> {
     })
 }
 
+/// A point in time to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// Milliseconds after now.
+    In(u64),
+    /// Milliseconds since the Unix epoch.
+    At(u64),
+}
+
+impl Ahead {
+    pub(crate) fn unix_ms(self, now_unix_ms: u64) -> u64 {
+        match self {
+            Self::In(ms) => now_unix_ms.saturating_add(ms),
+            Self::At(ms) => ms,
+        }
+    }
+}
+
+/// Reads a duration (that long from now), RFC 3339 with an offset, or Unix seconds.
+pub(crate) fn parse_ahead(text: &str) -> Result<Ahead, String> {
+    match parse(text) {
+        Ok(When::Ago(ms)) => Ok(Ahead::In(ms)),
+        Ok(When::At(ms)) => Ok(Ahead::At(ms)),
+        Ok(When::Now) => Err("is over already".to_owned()),
+        Err(_) => Err("is no time: write 6h or 30m (from now), 2026-11-29T13:44:41Z, or Unix seconds".to_owned()),
+    }
+}
+
 /// Milliseconds of `1h`, `1h30m`, `2d 12h`. Days are 24 hours: nobody who asks for `2d` of a log means a calendar.
 fn duration_ms(text: &str) -> Option<u64> {
     let mut rest = text.trim();
@@ -114,6 +142,15 @@ mod tests {
         assert_eq!(When::Ago(1000).unix_ms(5000), 4000);
         assert_eq!(When::Ago(9000).unix_ms(5000), 0);
         assert_eq!(When::Now.unix_ms(5000), 5000);
+    }
+
+    #[test]
+    fn what_is_to_come_counts_from_now() {
+        assert_eq!(parse_ahead("6h").map(|ahead| ahead.unix_ms(5)), Ok(21_600_005));
+        assert_eq!(parse_ahead("1764424000").map(|ahead| ahead.unix_ms(5)), Ok(1_764_424_000_000));
+        for bad in ["now", "", "tomorrow"] {
+            assert!(parse_ahead(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub(crate) mod client;
 pub(crate) mod egress;
 pub(crate) mod node;
 mod patient;
+pub(crate) mod quota;
 pub(crate) mod read;
 pub(crate) mod server;
 pub(crate) mod socket;

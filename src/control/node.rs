@@ -9,6 +9,7 @@ use eventlog::records::RecordStore;
 use eventlog::{EventLog, HoldingStore};
 use tokio::sync::mpsc;
 
+use super::quota::Desk;
 use super::top::{Closed, Top, TopQuery};
 use super::wire::{Judged, Reloaded, Reverify};
 
@@ -34,6 +35,11 @@ pub(crate) trait Node: Send + Sync + fmt::Debug + 'static {
 
     /// Ends the tunnel of this id; absent without the role.
     fn egress_close(&self, _id: CorrelationId) -> Option<Closed> {
+        None
+    }
+
+    /// What an operator sees of quota and decides about it; absent without the role.
+    fn quota(&self) -> Option<&Desk> {
         None
     }
 

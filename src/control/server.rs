@@ -8,6 +8,12 @@
 //! | `POST /v1/egress/log` with a query | JSON lines, the newest decision records first |
 //! | `POST /v1/egress/top` with a query | the calls that are under way |
 //! | `POST /v1/egress/close` with an id | whether a tunnel is told to end |
+//! | `POST /v1/quota/list` with a query | a page of buckets |
+//! | `POST /v1/quota/show` with a bucket | it, or `null` |
+//! | `POST /v1/quota/explain` with a call | what it would meet now |
+//! | `POST /v1/quota/bucket` with an act | what came of it |
+//! | `POST /v1/quota/breakers`, `/v1/quota/runaways` with a query | those that there are |
+//! | `POST /v1/quota/guard` with an act | what came of it |
 //! | `POST /v1/reverify` | JSON lines, one for each held delivery |
 //! | `POST /v1/reload` | the faults that were found |
 //!
@@ -39,6 +45,7 @@ use super::body::{AnswerBody, Gone, LineWriter, full, stream};
 use super::egress::{EgressQuery, Found, records};
 use super::node::Node;
 use super::patient::{Patient, WRITE_TIMEOUT};
+use super::quota::{DeskError, Peer};
 use super::read::{self, Ended, Sink};
 use super::socket::Socket;
 use super::top::{Close, TopQuery};
@@ -67,19 +74,28 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
 /// What there is, for telling a wrong method from a wrong path.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 15] = [
     "/v1/stat",
     "/v1/events",
     "/v1/event",
     "/v1/egress/log",
     "/v1/egress/top",
     "/v1/egress/close",
+    "/v1/quota/list",
+    "/v1/quota/show",
+    "/v1/quota/explain",
+    "/v1/quota/bucket",
+    "/v1/quota/breakers",
+    "/v1/quota/runaways",
+    "/v1/quota/guard",
     "/v1/reverify",
     "/v1/reload",
 ];
 
 /// Why there is nothing to tell of calls.
 const NO_EGRESS: &str = "no calls go out here: the role egress is not enabled";
+
+const NOTHING_HERE: &str = "there is nothing here; this socket speaks /v1/…";
 
 /// The disk is slow, or stuck.
 const BEHIND: &str = "the newest records are not on the disk yet and are not looked at";
@@ -92,6 +108,17 @@ struct No(StatusCode, String);
 impl No {
     fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self(status, detail.into())
+    }
+}
+
+impl From<DeskError> for No {
+    fn from(error: DeskError) -> Self {
+        let status = match error {
+            DeskError::Centre(_) => StatusCode::SERVICE_UNAVAILABLE,
+            DeskError::Odd => StatusCode::INTERNAL_SERVER_ERROR,
+            DeskError::Refused(_) => StatusCode::BAD_REQUEST,
+        };
+        Self(status, error.to_string())
     }
 }
 
@@ -128,10 +155,11 @@ pub(super) async fn serve_patiently(
         };
         let Some((connection, permit)) = accepted else { continue };
         let service = Arc::clone(&service);
+        let peer = Peer { uid: connection.peer_cred().ok().map(|peer| peer.uid()) };
         connections.spawn(async move {
             let answer = service_fn(move |request| {
                 let service = Arc::clone(&service);
-                async move { Ok::<_, Infallible>(service.answer(request).await) }
+                async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
             });
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -159,12 +187,12 @@ async fn accept(socket: &Socket, room: &Arc<Semaphore>) -> Option<(UnixStream, O
 }
 
 impl Service {
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let routed = self.route(request).await;
+    async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Answer {
+        let routed = self.route(request, peer).await;
         routed.unwrap_or_else(|No(status, detail)| problem(status, &detail))
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Result<Answer, No> {
+    async fn route(&self, request: Request<Incoming>, peer: Peer) -> Result<Answer, No> {
         let (head, body) = request.into_parts();
         match (&head.method, head.uri.path()) {
             (&Method::GET, "/v1/stat") => self.stat().await,
@@ -173,12 +201,13 @@ impl Service {
             (&Method::POST, "/v1/egress/log") => self.egress_log(ask(body).await?),
             (&Method::POST, "/v1/egress/top") => self.egress_top(ask(body).await?).await,
             (&Method::POST, "/v1/egress/close") => self.egress_close(&ask(body).await?),
+            (&Method::POST, path) if path.starts_with("/v1/quota/") => self.quota(path, body, peer).await,
             (&Method::POST, "/v1/reverify") => self.reverify(ask(body).await?),
             (&Method::POST, "/v1/reload") => json_answer(&self.node.reload().await),
             (_, path) if PATHS.contains(&path) => {
                 Err(No::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method"))
             }
-            _ => Err(No::new(StatusCode::NOT_FOUND, "there is nothing here; this socket speaks /v1/…")),
+            _ => Err(No::new(StatusCode::NOT_FOUND, NOTHING_HERE)),
         }
     }
 
@@ -275,6 +304,34 @@ impl Service {
         })?;
         let closed = self.node.egress_close(id);
         json_answer(&closed.ok_or_else(|| No::new(StatusCode::NOT_FOUND, NO_EGRESS))?)
+    }
+
+    async fn quota(&self, path: &str, body: Incoming, peer: Peer) -> Result<Answer, No> {
+        let _permit = self.reader()?;
+        let desk = self.node.quota().ok_or_else(|| No::new(StatusCode::NOT_FOUND, NO_EGRESS))?.clone();
+        match path {
+            "/v1/quota/list" => json_answer(&desk.list(&ask(body).await?).await?),
+            "/v1/quota/show" => json_answer(&desk.show(&ask(body).await?).await?),
+            "/v1/quota/explain" => {
+                let explained = desk.explain(&ask(body).await?).await?;
+                json_answer(&explained.map_err(|why| No::new(StatusCode::NOT_FOUND, why.to_string()))?)
+            }
+            "/v1/quota/bucket" => json_answer(&desk.act(&ask(body).await?, peer).await?),
+            // These look at all that there are.
+            "/v1/quota/breakers" => {
+                let query = ask(body).await?;
+                json_answer(&blocking(move || desk.breakers(&query)).await??)
+            }
+            "/v1/quota/runaways" => {
+                let query = ask(body).await?;
+                json_answer(&blocking(move || desk.runaways(&query)).await??)
+            }
+            "/v1/quota/guard" => {
+                let act = ask(body).await?;
+                json_answer(&blocking(move || desk.guard(&act, peer)).await??)
+            }
+            _ => Err(No::new(StatusCode::NOT_FOUND, NOTHING_HERE)),
+        }
     }
 
     fn reverify(&self, ask: Reverify) -> Result<Answer, No> {

@@ -19,6 +19,7 @@ use super::egress_log::EgressLog;
 use super::health::Health;
 use super::reload::Reloader;
 use super::way_out::Open;
+use crate::control::quota::Desk;
 use crate::control::time::rfc3339;
 use crate::control::top::{Closed, Top, TopQuery, top};
 use crate::control::wire::{FaultLine, Judged, JudgedOutcome, Reloaded, Reverify, Whose};
@@ -69,6 +70,10 @@ impl crate::control::node::Node for Node {
         };
         tracing::info!(correlation = %id, "a call was closed by an operator");
         Some(closed)
+    }
+
+    fn quota(&self) -> Option<&Desk> {
+        Some(&self.way_out.as_ref()?.desk)
     }
 
     async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {

@@ -32,6 +32,7 @@ use super::own_tls::{OwnTlsOf, SPOKEN};
 use super::quota::{self, InForce, Opened};
 use super::sink::Sink;
 use super::{RunError, listener_tls};
+use crate::control::quota::Desk;
 
 /// What the role stands on: open, and not yet serving.
 #[derive(Debug)]
@@ -59,6 +60,7 @@ type Outward = Egress<PortCounting>;
 pub(crate) struct Open {
     pub(super) egress: Arc<Outward>,
     pub(super) ports: Arc<Ports>,
+    pub(super) desk: Desk,
 }
 
 /// Debug for what has none.
@@ -221,6 +223,8 @@ impl WayOut {
         let budgets = RetryBudgets::new(quota::RETRIES);
         let guards = Guards { breakers: guards.breakers, fleet: self.quota.fleet, budgets, runaways: guards.runaways };
         let quota = Arc::new(Quota::new(self.quota.clock, self.quota.holder, guards, self.quota.watcher));
+        let centre = self.quota.centre;
+        let desk = Desk { centre, quota: Arc::clone(&quota), snapshot: Arc::clone(&self.loader.snapshot) };
         // One count below both, so that tunnels and pooled connections to one place are counted together.
         let connector = PortCounting::new(TcpConnector, Arc::clone(&self.ports));
         let egress = Arc::new(Egress::new(Parts {
@@ -250,7 +254,7 @@ impl WayOut {
             half_close: HalfClose::Answer,
             stream_idle_timeout: file.limits.idle_timeout,
         };
-        let open = Open { egress: Arc::clone(&egress), ports: self.ports };
+        let open = Open { egress: Arc::clone(&egress), ports: self.ports, desk };
         let service = listen::Service::new("egress", bounds, opened, egress, self.listener_metrics);
         let mut service = service.with_threads(file.threads).with_behaviour(behaviour);
         if !file.tls.listen.is_empty() {

@@ -8,6 +8,8 @@ use domain::{ConnectionId, ConnectorId, Secret};
 use http::header::{CONTENT_LENGTH, HeaderName, LOCATION, MAX_FORWARDS, USER_AGENT, VIA};
 use http::{HeaderMap, Method};
 use outbound::{Authority, HostPattern, Malformed, Scheme, Target};
+use ratelimit::PairKey;
+use ratelimit::quota::{Application, Name};
 use thiserror::Error;
 
 use super::path::{self, PathRefused};
@@ -15,7 +17,7 @@ use crate::caller::presented::without_parameter;
 use crate::forward::headers::read_alike;
 use crate::forward::redirect::RedirectRule;
 use crate::policy::is_unclear;
-use crate::quota::Metering;
+use crate::quota::{Metering, breaker_of};
 use crate::{Asked, Way};
 
 /// A connector with its hosts read.
@@ -155,6 +157,21 @@ impl Connection {
     pub fn metered(mut self, metering: Metering) -> Self {
         self.metering = Some(metering);
         self
+    }
+
+    /// Whom its calls are counted as, and the scope of its own buckets; none where they are not counted.
+    pub fn counted_as(&self) -> Option<(&Application, &Name)> {
+        self.metering().map(|metering| (metering.application(), metering.account_name()))
+    }
+
+    /// Of the breaker and the retry budget that its calls have with others of its tenant.
+    pub fn breaker_key(&self) -> Option<PairKey> {
+        self.metering().map(Metering::pair)
+    }
+
+    /// By what name that breaker goes: `connector` or `destination`, and which.
+    pub fn breaker_name(&self) -> (&'static str, Box<str>) {
+        breaker_of(self)
     }
 
     pub(crate) fn metering(&self) -> Option<&Metering> {

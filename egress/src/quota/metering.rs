@@ -25,6 +25,22 @@ const DAY_MS: u64 = 86_400_000;
 /// which are the tenant's.
 const LINES_MAX: usize = 256;
 
+/// The policy of a bucket that has no limit and is there to be parked: at each level of which a provider says none.
+pub const HEEDED: &str = "any";
+
+/// The rule of such a bucket. It is one that never refuses: the centre has to have one to keep a park by.
+pub fn heeded_rule(counting: &signals::Counting) -> Option<Rule> {
+    let rule = RuleSpec {
+        cfgver: counting.cfgver,
+        kind: Kind::Sliding { window_ms: 60_000, slots: 2 },
+        cap: CAP_MAX,
+        lease_ms: counting.lease_ms,
+        guard_ms: counting.guard_ms,
+        skew_ms: counting.skew_ms,
+    };
+    Rule::checked(rule).ok()
+}
+
 /// How calls of one connection are counted.
 #[derive(Debug)]
 pub struct Metering {
@@ -123,7 +139,7 @@ impl Metering {
     }
 
     /// Whom the provider is told apart by.
-    pub(super) fn application(&self) -> &Application {
+    pub(crate) fn application(&self) -> &Application {
         &self.application
     }
 
@@ -132,7 +148,7 @@ impl Metering {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).known.len()
     }
 
-    pub(super) fn account_name(&self) -> &Name {
+    pub(crate) fn account_name(&self) -> &Name {
         &self.connection
     }
 
@@ -223,19 +239,10 @@ impl Metering {
         Some(Line { route, stations, throttles: AtomicU32::new(0) })
     }
 
-    /// A bucket without a limit. Its rule is one that never refuses: the centre has to have one to keep a park by.
+    /// A bucket without a limit.
     fn heeded(&self, level: Level, scope: &Name, rules: &QuotaRules) -> Option<Need> {
-        let counting = &rules.counting;
-        let rule = RuleSpec {
-            cfgver: counting.cfgver,
-            kind: Kind::Sliding { window_ms: 60_000, slots: 2 },
-            cap: CAP_MAX,
-            lease_ms: counting.lease_ms,
-            guard_ms: counting.guard_ms,
-            skew_ms: counting.skew_ms,
-        };
-        let key = BucketKey { level, scope: scope.clone(), policy: named::name("any") };
-        let bucket = Metered { key: Arc::new(key), rule: Arc::new(Rule::checked(rule).ok()?) };
+        let key = BucketKey { level, scope: scope.clone(), policy: named::name(HEEDED) };
+        let bucket = Metered { key: Arc::new(key), rule: Arc::new(heeded_rule(&rules.counting)?) };
         Some(Need { application: self.application.clone(), bucket, per: Per::Nothing })
     }
 }

@@ -12,6 +12,7 @@ use ratelimit::retry_budget::{Attempt, Budget};
 use ratelimit::{Now, PairKey, ProviderKey};
 
 use super::Quota;
+use super::explain::breaker_of;
 use super::metering::Line;
 use super::park::Park;
 use super::watcher::Whose;
@@ -32,6 +33,7 @@ pub struct Permit {
 struct Of {
     quota: Arc<Quota>,
     tenant: TenantId,
+    subject: Subject,
     pair: PairKey,
     rules: breaker::Rules,
     budget: Budget,
@@ -40,6 +42,26 @@ struct Of {
 
 /// Of the tenant's breaker, and of the provider's for the fleet where it has one.
 type Tickets = (Ticket, Option<(ProviderKey, FleetTicket)>);
+
+/// What the breaker of a call is of.
+#[derive(Debug)]
+pub(super) enum Subject {
+    /// Its connector, or its destination where it has none.
+    Connection(Arc<Connection>),
+    Destination(Box<str>),
+}
+
+impl Subject {
+    pub(super) fn with_whose<T>(&self, tenant: &TenantId, tell: impl FnOnce(&Whose<'_>) -> T) -> T {
+        match self {
+            Self::Connection(connection) => {
+                let (kind, what) = breaker_of(connection);
+                tell(&Whose { tenant, kind, what: &what })
+            }
+            Self::Destination(what) => tell(&Whose { tenant, kind: "destination", what }),
+        }
+    }
+}
 
 /// Units of a connection's call.
 #[derive(Debug)]
@@ -75,11 +97,11 @@ impl Leased {
 impl Permit {
     pub(super) fn new(
         quota: Arc<Quota>,
-        tenant: TenantId,
+        (tenant, subject): (TenantId, Subject),
         (pair, rules, budget): (PairKey, breaker::Rules, Budget),
         tickets: Tickets,
     ) -> Self {
-        let of = Of { quota, tenant, pair, rules, budget, tickets: Mutex::new(Some(tickets)) };
+        let of = Of { quota, tenant, subject, pair, rules, budget, tickets: Mutex::new(Some(tickets)) };
         Self { of: Some(of), leased: None }
     }
 
@@ -147,8 +169,12 @@ impl Permit {
             of.quota.fleet.report(provider, of.pair, ticket, outcome, of.rules.counted, now);
         }
         if let Some(change) = of.quota.breakers.report(of.pair, &of.rules, ticket, outcome, now) {
-            let what = self.leased.as_ref().map_or("", |leased| leased.connection.connector_id().as_str());
-            of.quota.watcher.breaker(of.pair, &Whose { tenant: &of.tenant, kind: "provider", what }, change);
+            of.subject.with_whose(&of.tenant, |whose| {
+                if matches!(change, breaker::Change::Opened { .. }) {
+                    of.quota.names.note(of.pair, whose);
+                }
+                of.quota.watcher.breaker(of.pair, whose, change);
+            });
         }
     }
 

@@ -13,7 +13,7 @@ use super::Quota;
 use super::metering::Metering;
 use super::named;
 use super::park::{Park, ParkedBy};
-use super::permit::{Leased, Permit};
+use super::permit::{Leased, Permit, Subject};
 use super::rules::QuotaRules;
 use super::watcher::Whose;
 use crate::Asked;
@@ -41,11 +41,14 @@ impl Wanted<'_> {
     }
 
     /// Of the breaker and the retry budget.
-    fn pair(&self) -> PairKey {
-        self.metering().map_or_else(
-            || PairKey::authority(&self.caller.tenant, &named::destination(&self.asked.authority)),
-            Metering::pair,
-        )
+    fn pair(&self) -> (PairKey, Subject) {
+        match self.entry.and_then(|entry| Some((entry, entry.connection.metering()?))) {
+            Some((entry, metering)) => (metering.pair(), Subject::Connection(Arc::clone(&entry.connection))),
+            None => {
+                let destination = named::destination(&self.asked.authority);
+                (PairKey::authority(&self.caller.tenant, &destination), Subject::Destination(destination.into()))
+            }
+        }
     }
 
     fn class(&self) -> Class {
@@ -72,6 +75,9 @@ impl Quota {
         if let Some(event) = seen.event {
             self.watcher.runaway(key, whose, event);
         }
+        if seen.verdict != Verdict::Fine {
+            self.names.note(key, whose);
+        }
         let park = |release_ms: u64, why: &str| {
             let detail = format!("the {} wants far more than it usually does: {why}", whose.kind).into();
             Park { release_ms, level: whose.kind, by: ParkedBy::Runaway, detail }
@@ -88,15 +94,18 @@ impl Quota {
 
     /// Is the destination known not to work for this tenant? Asked before anything is looked up or leased.
     pub(crate) fn ask_breaker(self: &Arc<Self>, wanted: &Wanted<'_>) -> Result<Permit, Park> {
-        let rules = wanted.rules.breaker;
-        let (key, rules) = (wanted.pair(), wanted.metering().map_or(rules, |metering| metering.breaker(rules)));
+        let (rules, (key, subject)) = (wanted.rules.breaker, wanted.pair());
+        let rules = wanted.metering().map_or(rules, |metering| metering.breaker(rules));
         let now = Now::of(&*self.clock);
         let ticket = self.breakers.admit(key, &rules, now);
-        let ticket = ticket.map_err(|refused| Park {
-            release_ms: refused.retry_after_ms.max(1),
-            level: "tenant",
-            by: ParkedBy::Breaker,
-            detail: "the tenant's calls to this provider failed, and are let go one at a time".into(),
+        let ticket = ticket.map_err(|refused| {
+            subject.with_whose(&wanted.caller.tenant, |whose| self.names.note(key, whose));
+            Park {
+                release_ms: refused.retry_after_ms.max(1),
+                level: "tenant",
+                by: ParkedBy::Breaker,
+                detail: "the tenant's calls to this provider failed, and are let go one at a time".into(),
+            }
         })?;
         let fleet = match wanted.metering().and_then(Metering::provider) {
             None => None,
@@ -115,12 +124,8 @@ impl Quota {
         // A first attempt earns a part of a retry. One that says to be a retry spends one, and goes also where none is
         // left: what is told to callers is theirs to keep to.
         let _left = self.budgets.admit(key, wanted.rules.budget, wanted.terms.attempt, now);
-        Ok(Permit::new(
-            Arc::clone(self),
-            wanted.caller.tenant.clone(),
-            (key, rules, wanted.rules.budget),
-            (ticket, fleet),
-        ))
+        let whose = (wanted.caller.tenant.clone(), subject);
+        Ok(Permit::new(Arc::clone(self), whose, (key, rules, wanted.rules.budget), (ticket, fleet)))
     }
 
     /// Units of every level that the provider counts, or when to come again.
@@ -145,7 +150,7 @@ impl Quota {
 }
 
 /// The address that a call leaves from, as far as it is known before it is dialled.
-fn leaves_from(exit: &Exit) -> Option<IpAddr> {
+pub(super) fn leaves_from(exit: &Exit) -> Option<IpAddr> {
     let Exit::From(exit) = exit else { return None };
     exit.v4.map(IpAddr::V4).or_else(|| exit.v6.map(IpAddr::V6))
 }

@@ -12,6 +12,9 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
     /// A connection or an automation ran away, or is let go.
     fn runaway(&self, key: PairKey, whose: &Whose<'_>, event: runaway::Event);
 
+    /// An operator has announced a spike of a key, or taken that back. Not on the path.
+    fn announced(&self, _key: PairKey) {}
+
     /// A provider throttled a call, which parks everybody at that level for so long.
     fn parked(&self, whose: &Whose<'_>, level: &'static str, release_ms: u64);
 }

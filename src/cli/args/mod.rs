@@ -13,6 +13,7 @@ mod egress_top;
 mod events;
 mod explain;
 mod grant;
+mod quota;
 mod signing;
 
 pub(crate) use egress::{Egress, EgressSwitch, EgressSwitchList, EgressSwitchOff, EgressSwitchOn, SwitchScope};
@@ -26,6 +27,10 @@ pub(crate) use events::{Events, EventsExport, EventsList, EventsReverify, Events
 pub(crate) use explain::{Answer, Explain};
 pub(crate) use grant::{
     Grant, GrantCommand, GrantKeygen, GrantMint, GrantRevoke, GrantRevoked, GrantShow, GrantToken, RevokedWhat,
+};
+pub(crate) use quota::{
+    Asked, Because, ClassWord, Quota, QuotaAnnounce, QuotaBreakers, QuotaExplain, QuotaList, QuotaOf, QuotaPark,
+    QuotaRelease, QuotaReset, QuotaRunaways, QuotaShow,
 };
 pub(crate) use signing::{SchemeAndKey, Send, Sign, SignForm, Verify};
 
@@ -105,6 +110,9 @@ pub(crate) enum Command {
     /// The way out: what was called, what is switched off, which addresses calls leave from
     #[command(subcommand)]
     Egress(Egress),
+    /// What providers' limits leave: buckets, parks, breakers, runaways, and what to do about them
+    #[command(subcommand)]
+    Quota(Quota),
     /// The schemes by which deliveries prove who sent them
     #[command(subcommand)]
     Schemes(Schemes),

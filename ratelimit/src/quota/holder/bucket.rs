@@ -1,6 +1,6 @@
 //! What all tenants of a node share about a bucket: its park, and which leases of it are void.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -187,19 +187,9 @@ impl Buckets {
         all
     }
 
-    /// Applications behind one, in order, as many as asked for.
-    pub(super) fn applications(&self, after: Option<&Application>, most: usize) -> Vec<Application> {
-        let apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut first = BTreeSet::new();
-        for name in apps.keys().filter(|name| after.is_none_or(|after| *name > after)) {
-            if first.len() < most || first.last().is_some_and(|last| name < *last) {
-                first.insert(name);
-                if first.len() > most {
-                    first.pop_last();
-                }
-            }
-        }
-        first.into_iter().cloned().collect()
+    /// Every application that a bucket is of, in no order. No call waits meanwhile, but whoever makes a route does.
+    pub(super) fn each_application(&self, mut read: impl FnMut(&Application)) {
+        self.apps.lock().unwrap_or_else(PoisonError::into_inner).keys().for_each(&mut read);
     }
 
     /// Forgets applications that no bucket is of.

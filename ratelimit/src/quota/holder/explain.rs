@@ -141,9 +141,9 @@ impl<W: Token> Leases<W> {
         self.common().holder
     }
 
-    /// Applications that anything here is of, behind one, in order.
-    pub fn applications(&self, after: Option<&Application>, most: usize) -> Vec<Application> {
-        self.common().buckets.applications(after, most)
+    /// Every application that anything here is of, in no order. `read` should be quick.
+    pub fn each_application(&self, read: impl FnMut(&Application)) {
+        self.common().buckets.each_application(read);
     }
 
     /// Into how many parts [`Self::holdings`] is cut.

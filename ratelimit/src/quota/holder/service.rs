@@ -188,9 +188,9 @@ impl Holder {
         self.inner.leases.holdings_of(application, key, most, self.inner.now_ms())
     }
 
-    /// Applications that this node has met, behind one, in order.
-    pub fn applications(&self, after: Option<&Application>, most: usize) -> Vec<Application> {
-        self.inner.leases.applications(after, most)
+    /// Every application that this node has met, in no order. `read` should be quick.
+    pub fn each_application(&self, read: impl FnMut(&Application)) {
+        self.inner.leases.each_application(read);
     }
 
     /// By which name the centre knows this node.
