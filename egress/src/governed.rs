@@ -17,7 +17,7 @@ mod credential;
 mod follow;
 mod path;
 
-pub use connection::{Connection, ConnectionFault, Connector, ConnectorFault};
+pub use connection::{Connection, ConnectionFault, Connector, ConnectorFault, LimitOf};
 pub use credential::{Attached, CredentialFault, Credentials, Head, StaticCredentials};
 pub use follow::{Called, Follow, GovernedCall, Judge, NotJudged, call};
 pub use path::PathRefused;

@@ -8,8 +8,8 @@ use domain::{ConnectionId, ConnectorId, Secret};
 use http::header::{CONTENT_LENGTH, HeaderName, LOCATION, MAX_FORWARDS, USER_AGENT, VIA};
 use http::{HeaderMap, Method};
 use outbound::{Authority, HostPattern, Malformed, Scheme, Target};
-use ratelimit::PairKey;
-use ratelimit::quota::{Application, Name};
+use ratelimit::quota::{Application, Level, Name};
+use ratelimit::{PairKey, signals};
 use thiserror::Error;
 
 use super::path::{self, PathRefused};
@@ -55,6 +55,15 @@ pub struct Connection {
     is_usable: bool,
     /// How its calls are counted; none: they are not.
     metering: Option<Metering>,
+}
+
+/// One limit that a request counts towards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitOf<'c> {
+    pub name: &'c str,
+    pub level: Level,
+    /// What it takes; 0 where that is known afterwards only.
+    pub units: u32,
 }
 
 /// A credential of the configuration.
@@ -157,6 +166,16 @@ impl Connection {
     pub fn metered(mut self, metering: Metering) -> Self {
         self.metering = Some(metering);
         self
+    }
+
+    /// Limits of the profile that a request of this connection counts towards, in the profile's order.
+    pub fn limits_of(&self, asked: &Asked) -> Vec<LimitOf<'_>> {
+        let path = signals::plain_path(asked.path());
+        let limits = self.connector.manifest.quota.limits.iter().filter_map(|limit| {
+            let units = limit.cost_of(asked.method.as_str(), &path)?;
+            Some(LimitOf { name: &limit.name, level: Level::from(limit.level), units })
+        });
+        limits.collect()
     }
 
     /// Whom its calls are counted as, and the scope of its own buckets; none where they are not counted.

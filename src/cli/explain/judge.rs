@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use domain::{Clock, ConnectorId, TenantId};
+use domain::{Clock, ConnectionId, TenantId};
 use egress::governed::Connection;
 use egress::policy::{Note, Ruling};
 use egress::switches::Switch;
@@ -57,11 +57,29 @@ pub(super) struct Judgement {
     pub(super) reported: Vec<Ruling>,
     pub(super) notes: Vec<Note>,
     pub(super) switch: Option<Switch>,
+    /// What a call of a connection counts towards.
+    pub(super) counted: Option<Counted>,
     pub(super) source: Option<Source>,
     pub(super) addresses: Vec<Judged>,
     /// The exit pool and the tenant's address in it, in each family that it has; none where the kernel chooses.
     pub(super) exit: Option<(String, Vec<IpAddr>)>,
     pub(super) remarks: Vec<String>,
+}
+
+/// Limits of the provider's that a governed call counts towards. How much is left of them only a running node knows.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) connection: ConnectionId,
+    /// Name, level and units.
+    pub(super) limits: Vec<(String, &'static str, u32)>,
+}
+
+impl Counted {
+    fn of(connection: &Connection, asked: &Asked) -> Self {
+        let limits = connection.limits_of(asked).into_iter();
+        let limits = limits.map(|limit| (limit.name.to_owned(), limit.level.word(), limit.units));
+        Self { connection: connection.id().clone(), limits: limits.collect() }
+    }
 }
 
 /// Where addresses come from.
@@ -122,8 +140,8 @@ impl Question {
         Ok(Self { tenant: args.tenant.clone(), role: args.role.clone(), target, way, method, answer })
     }
 
-    /// The one parser for every way in, and the connector of a governed call, whose authority is its connection's own.
-    fn parse(&self, node: &Node) -> Result<(Asked, Option<ConnectorId>), No> {
+    /// The one parser for every way in, and the connection of a governed call, whose authority is its own.
+    fn parse<'n>(&self, node: &'n Node) -> Result<(Asked, Option<&'n Connection>), No> {
         let malformed = |why: Malformed| No::refused(Refusal::TargetMalformed, &why);
         let asked = |scheme, authority, path_and_query: &str| {
             let (way, method) = (self.way, self.method.clone());
@@ -149,7 +167,7 @@ impl Question {
                 let connection = connection(node, id)?;
                 let asked = connection.ask(self.method.clone(), rest);
                 let asked = asked.map_err(|why| No::refused(Refusal::RequestMalformed, &why))?;
-                Ok((asked, Some(connection.connector_id().clone())))
+                Ok((asked, Some(connection)))
             }
         }
     }
@@ -229,6 +247,7 @@ pub(super) async fn judge(node: &Node, question: &Question, clock: Arc<dyn Clock
         reported: Vec::new(),
         notes: Vec::new(),
         switch: None,
+        counted: None,
         source: None,
         addresses: Vec::new(),
         exit: None,
@@ -317,11 +336,12 @@ fn table_says(node: &Node, question: &Question, judgement: &mut Judgement) {
 
 /// Parse, switches, rules, and what the table says of the name.
 fn by_name(node: &Node, question: &Question, judgement: &mut Judgement) -> Result<Named, No> {
-    let (asked, of_connection) = question.parse(node)?;
+    let (asked, connection) = question.parse(node)?;
     judgement.asked = Some(asked.clone());
+    judgement.counted = connection.map(|connection| Counted::of(connection, &asked));
     let (tenant, authority) = (&question.tenant, &asked.authority);
     let of_host = node.policy.connector(authority.host()).map(|found| &found.connector);
-    for connector in [of_connection.as_ref(), of_host] {
+    for connector in [connection.map(Connection::connector_id), of_host] {
         if let Some(switch) = node.switches.thrown(tenant, connector, authority, asked.way) {
             let no = No::refused(Refusal::SwitchedOff, &switch);
             judgement.switch = Some(switch);

@@ -11,7 +11,7 @@ use super::super::Shell;
 use super::super::exit::Outcome;
 use super::super::out::Tone;
 use super::super::table::{Cell, Table, print_fields};
-use super::judge::{Judged, Judgement, Question, Source, Verdict};
+use super::judge::{Counted, Judged, Judgement, Question, Source, Verdict};
 
 /// Enough of a target to recognise it by.
 const TARGET_BYTES_MAX: usize = 2048;
@@ -75,7 +75,19 @@ fn fields(question: &Question, judgement: &Judgement) -> Vec<(&'static str, Stri
         }
         (None, _) => {}
     }
+    fields.extend(judgement.counted.as_ref().map(|counted| ("counts", counts(question, counted))));
     fields
+}
+
+fn counts(question: &Question, counted: &Counted) -> String {
+    let limits = counted.limits.iter().map(|(name, level, units)| match units {
+        0 => format!("{level} {name} (by the answer)"),
+        units => format!("{level} {name} ({units})"),
+    });
+    let limits: Vec<String> = limits.collect();
+    let limits = if limits.is_empty() { "no limit that is known".to_owned() } else { limits.join(", ") };
+    let (tenant, connection) = (&question.tenant, &counted.connection);
+    format!("{limits}; `tidegate quota explain --tenant {tenant} --connection {connection}` says what is left")
 }
 
 fn target(question: &Question) -> String {
@@ -197,12 +209,18 @@ fn object(question: &Question, judgement: &Judgement) -> Value {
         "rule": judgement.by.as_ref().map(ruling),
         "wouldRefuse": judgement.reported.iter().map(ruling).collect::<Vec<_>>(),
         "switch": judgement.switch,
+        "counts": judgement.counted.as_ref().map(limits),
         "consulted": judgement.notes.iter().map(note).collect::<Vec<_>>(),
         "addressesFrom": judgement.source.map(source_word),
         "addresses": judgement.addresses.iter().map(address).collect::<Vec<_>>(),
         "exit": judgement.exit.as_ref().map(|(pool, addresses)| json!({ "pool": pool, "addresses": addresses })),
         "notes": judgement.remarks,
     })
+}
+
+fn limits(counted: &Counted) -> Vec<Value> {
+    let limits = counted.limits.iter();
+    limits.map(|(name, level, units)| json!({ "limit": name, "level": level, "units": units })).collect()
 }
 
 /// Governed calls are answered as an origin answers.

@@ -65,6 +65,22 @@ connector = "stripe"
 base_url = "https://api.stripe.com/v1"
 "#;
 
+#[test]
+fn a_governed_call_is_told_with_the_limits_that_it_counts_towards() {
+    let files = node(EGRESS, TENANT);
+    let ran = explain(&files, "/c/conn_stripe/charges", &["--method", "POST", "--answer", PUBLIC]);
+    let line = ran.answer.lines().find(|line| line.starts_with("counts ")).unwrap_or_default();
+    assert!(line.contains("(1)"), "{}", ran.answer);
+    assert!(
+        line.ends_with("`tidegate quota explain --tenant acme --connection conn_stripe` says what is left"),
+        "{line}"
+    );
+    let limits = json(&explain(&files, "/c/conn_stripe/charges", &["--answer", PUBLIC, "--json"]))["counts"].clone();
+    assert!(limits[0]["limit"].is_string() && limits[0]["level"].is_string() && limits[0]["units"] == 1, "{limits}");
+    let plain = json(&explain(&files, "https://a.example.com/", &["--answer", PUBLIC, "--json"]));
+    assert_eq!(plain["counts"], Value::Null);
+}
+
 /// What comes after a no of the rules is told, where it can be without asking anybody.
 #[test]
 fn the_table_is_asked_also_where_a_rule_refuses() {
