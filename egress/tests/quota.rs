@@ -167,6 +167,13 @@ fn a_breaker_opens_for_who_fails_and_for_nobody_else() {
     assert_eq!((status(&refused), asked.load(Ordering::Relaxed)), (429, 5), "{refused}");
     assert!(refused.contains("\"code\":\"breaker-open\""), "{refused}");
     assert!(field(&refused, "tidegate-outcome").unwrap().ends_with("; level=tenant; source=breaker"), "{refused}");
+    // An operator is told by name.
+    let egress = rig.egress().parts();
+    let node = egress.snapshot.load();
+    let (tenant, entry) = node.connections.iter().next().unwrap();
+    let called = egress.quota.name_of(entry.connection.breaker_key().unwrap()).unwrap();
+    let (kind, what) = entry.connection.breaker_name();
+    assert_eq!((&called.tenant, called.kind, &called.what), (tenant, kind, &what));
     // The same tenant elsewhere.
     let other = Origin::http(PLAIN);
     let asked =

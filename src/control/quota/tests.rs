@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use domain::{Clock, ConnectionId, ManualClock, TenantId};
 use egress::compile::{self, Compiled};
 use egress::forward::headers::Names;
-use egress::quota::{QuotaRules, Silent};
+use egress::quota::Silent;
 use egress::{Connections, Entry, Exits, Settings};
 use eventlog::{EventLog, HoldingStore};
 use outbound::{Alpn, Own, Roots, TlsClient};
@@ -98,7 +98,7 @@ fn snapshot() -> Snapshot {
         exits: Exits::default(),
         connections: Connections::new(entries),
         tls: TlsClient::new(&Roots::of_the_system().unwrap(), None, &[Alpn::Http11]).unwrap(),
-        quota: QuotaRules::default(),
+        quota: Arc::default(),
     }
 }
 

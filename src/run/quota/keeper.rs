@@ -316,6 +316,11 @@ impl Watcher for Keeper {
         self.lines.runaway(key, Some(whose), event);
     }
 
+    fn announced(&self, key: PairKey) {
+        // Else a crash within the hour would make a runaway of what was announced.
+        self.keep(NoteKind::Baseline, key);
+    }
+
     fn parked(&self, whose: &Whose<'_>, level: &'static str, release_ms: u64) {
         self.lines.parked(whose, level, release_ms);
     }
