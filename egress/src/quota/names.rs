@@ -80,7 +80,7 @@ mod unit {
             let what = number.to_string();
             names.note(key(number), &Whose { tenant: &tenant, kind: "automation", what: &what });
         }
-        assert_eq!(names.get(key(3)).unwrap().what, "3".into());
+        assert_eq!(&*names.get(key(3)).unwrap().what, "3");
         assert_eq!(names.get(key(NAMES_MAX)), None, "there is no room");
         names.sweep(|one| one == key(3));
         assert_eq!(names.names().len(), 1);

@@ -11,6 +11,7 @@ use ratelimit::retry_budget::{Budget, RetryBudgets};
 use ratelimit::runaway::Runaways;
 use ratelimit::{Bounds, Now, PairKey, breaker};
 
+use super::permit::Subject;
 use super::{Guards, Permit, Quota, Silent};
 
 pub(crate) fn quota() -> Arc<Quota> {
@@ -32,5 +33,6 @@ pub(crate) fn permit_with_retries(floor: u16) -> Permit {
     let (pair, rules) = (PairKey::authority(&tenant, "api.example.com:80"), breaker::Rules::default());
     let ticket = quota.breakers.admit(pair, &rules, Now::of(&*quota.clock)).unwrap();
     let budget = Budget { per_mille: 0, floor, tokens_max: floor };
-    Permit::new(quota, tenant, (pair, rules, budget), (ticket, None))
+    let subject = Subject::Destination("api.example.com:80".into());
+    Permit::new(quota, (tenant, subject), (pair, rules, budget), (ticket, None))
 }

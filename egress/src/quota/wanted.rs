@@ -42,13 +42,11 @@ impl Wanted<'_> {
 
     /// Of the breaker and the retry budget.
     fn pair(&self) -> (PairKey, Subject) {
-        match self.entry.and_then(|entry| Some((entry, entry.connection.metering()?))) {
-            Some((entry, metering)) => (metering.pair(), Subject::Connection(Arc::clone(&entry.connection))),
-            None => {
-                let destination = named::destination(&self.asked.authority);
-                (PairKey::authority(&self.caller.tenant, &destination), Subject::Destination(destination.into()))
-            }
+        if let Some((entry, metering)) = self.entry.and_then(|entry| Some((entry, entry.connection.metering()?))) {
+            return (metering.pair(), Subject::Connection(Arc::clone(&entry.connection)));
         }
+        let destination = named::destination(&self.asked.authority);
+        (PairKey::authority(&self.caller.tenant, &destination), Subject::Destination(destination.into()))
     }
 
     fn class(&self) -> Class {

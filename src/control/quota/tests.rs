@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use domain::{Clock, ConnectionId, ManualClock, TenantId};
 use egress::compile::{self, Compiled};
 use egress::forward::headers::Names;
-use egress::quota::Silent;
+use egress::quota::{Guards, Silent};
 use egress::{Connections, Entry, Exits, Settings};
 use eventlog::{EventLog, HoldingStore};
 use outbound::{Alpn, Own, Roots, TlsClient};
+use ratelimit::breaker::fleet::{FleetBreakers, FleetSettings};
 use ratelimit::breaker::{self, Breakers, Fault, Outcome};
 use ratelimit::quota::holder::{BootClock, Held, Holder, Need, Parked, Per};
 use ratelimit::quota::{Class, HolderId, InProcess, Kind, Metered, PARK_MS_MAX, Rule, RuleSpec, Share};
@@ -114,7 +115,12 @@ impl Bench {
         let (runs, asks) = (holder.clone(), Arc::clone(&centre));
         tokio::spawn(async move { runs.run(asks, async { drop(stopped.await) }, Duration::ZERO).await });
         let bounds = Bounds { per_tenant: 100, total: 1_000 };
-        let guards = (Arc::new(Breakers::new(bounds)), RetryBudgets::new(bounds), Arc::new(Runaways::new(bounds)));
+        let guards = Guards {
+            breakers: Arc::new(Breakers::new(bounds)),
+            fleet: Arc::new(FleetBreakers::new(FleetSettings::default(), 7).unwrap()),
+            budgets: RetryBudgets::new(bounds),
+            runaways: Arc::new(Runaways::new(bounds)),
+        };
         let clock = ManualClock::at_unix_ms(NOW_UNIX_MS);
         let quota = Quota::new(Arc::<ManualClock>::clone(&clock), holder, guards, Arc::new(Silent));
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot()));

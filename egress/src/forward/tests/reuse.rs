@@ -277,10 +277,10 @@ async fn a_peer_that_says_how_long_it_waits_is_believed() {
     let answer = "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5, max=100\r\nContent-Length: 2\r\n\r\nok";
     let (_, answered, _peer) = exchange(&forward, &mut origin, hop(), answer).await;
     read(answered.unwrap()).await.unwrap();
-    tokio::time::advance(std::time::Duration::from_millis(3_999)).await;
+    tokio::time::advance(Duration::from_millis(3_999)).await;
     forward.reap();
     assert_eq!(forward.idle_connections(), 1);
-    tokio::time::advance(std::time::Duration::from_millis(1)).await;
+    tokio::time::advance(Duration::from_millis(1)).await;
     forward.reap();
     assert_eq!(forward.idle_connections(), 0);
 }
