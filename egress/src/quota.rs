@@ -37,7 +37,7 @@ use ratelimit::breaker::fleet::FleetBreakers;
 use ratelimit::breaker::{Breakers, Phase};
 use ratelimit::quota::holder::Holder;
 use ratelimit::retry_budget::RetryBudgets;
-use ratelimit::runaway::{Runaways, Verdict};
+use ratelimit::runaway::{self, Runaways, Verdict};
 use ratelimit::signals::Spread;
 
 pub(crate) use answered::take_note;
@@ -97,7 +97,12 @@ impl Quota {
         Self { clock, holder, breakers, fleet, budgets, runaways, watcher, names, spread, paces, random }
     }
 
-    /// Who stands behind a key that is open, throttled or paused, if it was told here and there was room.
+    /// Keeps a name for as long as there is something to be said of its key: for what an operator announces.
+    pub fn tell_name(&self, key: PairKey, whose: &Whose<'_>) {
+        self.names.note(key, whose);
+    }
+
+    /// Who stands behind a key that is open, throttled, paused or announced, if it was told here and there was room.
     pub fn name_of(&self, key: PairKey) -> Option<Called> {
         self.names.get(key)
     }
@@ -109,9 +114,10 @@ impl Quota {
         self.budgets.sweep(now);
         self.paces.sweep(now.mono_ms);
         // By which rules does not matter to whether there is anything.
-        let rules = ratelimit::runaway::Rules::default();
+        let rules = runaway::Rules::default();
         let is_shut = |key| self.breakers.view(key, now).is_some_and(|view| view.phase != Phase::Closed);
-        let ran_away = |key| self.runaways.verdict(key, &rules, now) != Verdict::Fine;
+        let is_notable = |view: runaway::View| view.verdict != Verdict::Fine || view.spike.is_some();
+        let ran_away = |key| self.runaways.view(key, &rules, now).is_some_and(is_notable);
         self.names.sweep(|key| is_shut(key) || ran_away(key));
     }
 

@@ -42,7 +42,7 @@ impl Desk {
         };
         let bucket = Metered { key: Arc::new(name.key.clone()), rule: Arc::new(rule) };
         let penalise = Penalise { bucket, delta_ms: ms, generation: None, why: Why::Operator };
-        let Answer::ParkedFor { ms, generation } = self.ask(name, Body::Penalise(penalise)).await? else {
+        let Answer::ParkedFor { ms, generation } = self.ask(&name.application, Body::Penalise(penalise)).await? else {
             return Err(DeskError::Refused("there is no room for one more bucket".to_owned()));
         };
         self.quota.holder.pushed(&name.application, &name.key, generation, ms, Why::Operator);
@@ -81,20 +81,16 @@ impl Desk {
     }
 
     async fn release(&self, name: &BucketName) -> Result<Acted, DeskError> {
-        match self.ask(name, Body::Release(name.key.clone())).await? {
-            Answer::Done { .. } => {}
-            Answer::NoBucket => return Ok(nothing("it was released or dropped meanwhile")),
-            _ => return Err(DeskError::Odd),
+        if !is_done(&self.ask(&name.application, Body::Release(name.key.clone())).await?)? {
+            return Ok(nothing("it was dropped meanwhile"));
         }
         self.hear(name).await;
         Ok(Acted { done: true, said: "released; what waits goes step by step".to_owned(), park: None })
     }
 
     async fn reset(&self, name: &BucketName, used: u64) -> Result<Acted, DeskError> {
-        match self.ask(name, Body::Reset(name.key.clone())).await? {
-            Answer::Done { .. } => {}
-            Answer::NoBucket => return Ok(nothing("it was dropped meanwhile")),
-            _ => return Err(DeskError::Odd),
+        if !is_done(&self.ask(&name.application, Body::Reset(name.key.clone())).await?)? {
+            return Ok(nothing("it was dropped meanwhile"));
         }
         self.hear(name).await;
         let said = format!("reset: {used} units that counted are forgotten, and leases of before are void");
@@ -115,6 +111,14 @@ pub(super) fn check_reason(reason: &str) -> Result<(), DeskError> {
         return Ok(());
     }
     Err(DeskError::Refused(format!("the reason is longer than {REASON_BYTES_MAX} bytes")))
+}
+
+/// No: there is no such bucket.
+fn is_done(answer: &Answer) -> Result<bool, DeskError> {
+    if matches!(answer, Answer::Done { .. } | Answer::NoBucket) {
+        return Ok(*answer != Answer::NoBucket);
+    }
+    Err(DeskError::Odd)
 }
 
 fn nothing(said: &str) -> Acted {

@@ -4,9 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use ratelimit::quota::holder::Holding;
-use ratelimit::quota::{
-    Answer, Application, Body, BucketKey, BucketName, BucketView, Describe, Level, Name, Op, PAGE_MAX,
-};
+use ratelimit::quota::{Answer, Application, Body, BucketKey, BucketName, BucketView, Describe, Level, Name, PAGE_MAX};
 use tokio::time::Instant;
 
 use super::wire::{HoldingLine, LIMIT_MAX, ListQuery, Listed, ShowQuery, Shown};
@@ -142,18 +140,15 @@ impl Desk {
         Ok(Some(Shown {
             line: line::bucket(&name.application, view, holder.id(), self.now_unix_ms()),
             node: holder.id().to_string(),
-            here: here.into_iter().map(holding).collect(),
+            here: here.iter().map(holding).collect(),
             here_all,
         }))
     }
 
     async fn page(&self, application: &Application, after: Option<BucketKey>) -> Result<Vec<BucketView>, DeskError> {
         let body = Body::Describe(Describe { after, limit: PAGE_MAX });
-        let op = Op { application: application.clone(), body };
-        match self.centre.ask(&op).await?.answer {
-            Answer::Buckets(views) => Ok(views),
-            _ => Err(DeskError::Odd),
-        }
+        let Answer::Buckets(views) = self.ask(application, body).await? else { return Err(DeskError::Odd) };
+        Ok(views)
     }
 
     async fn next_application(
@@ -201,7 +196,7 @@ impl Desk {
     }
 }
 
-fn holding(holding: Holding) -> HoldingLine {
+fn holding(holding: &Holding) -> HoldingLine {
     HoldingLine {
         tenant: holding.tenant.to_string(),
         free: holding.free,

@@ -92,6 +92,9 @@ impl Desk {
                 let spike = Spike { factor, until_unix_ms };
                 let announced = self.quota.runaways.announce(key, spike, now);
                 announced.map_err(|fault| DeskError::Refused(fault.to_string()))?;
+                if let Some(whose) = whose {
+                    self.quota.tell_name(key, &whose);
+                }
                 self.quota.watcher.announced(key);
                 (true, "announced, on this node")
             }
@@ -200,7 +203,7 @@ fn is_of(key: PairKey, tenant: Option<&TenantId>) -> bool {
 }
 
 pub(super) fn who(key: PairKey, called: Option<&Called>) -> WhoLine {
-    let digits: String = key.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = format!("{:032x}", u128::from_be_bytes(key.to_bytes()));
     let name = match called.map(Called::whose) {
         Some(Whose { tenant, kind: "automation", what }) => format!("{tenant}/automation:{what}"),
         Some(Whose { tenant, what, .. }) => format!("{tenant}/{what}"),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use egress::Snapshot;
 use egress::quota::Quota;
-use ratelimit::quota::{Answer, AskError, Body, BucketName, BucketView, Centre, Describe, Op};
+use ratelimit::quota::{Answer, Application, AskError, Body, BucketName, BucketView, Centre, Describe, Op};
 
 /// Who is behind a connection to the control socket, as the kernel says it; none where it does not.
 #[derive(Debug, Clone, Copy)]
@@ -48,18 +48,18 @@ pub(crate) enum DeskError {
 }
 
 impl Desk {
-    async fn ask(&self, bucket: &BucketName, body: Body) -> Result<Answer, DeskError> {
-        let op = Op { application: bucket.application.clone(), body };
+    async fn ask(&self, application: &Application, body: Body) -> Result<Answer, DeskError> {
+        let op = Op { application: application.clone(), body };
         Ok(self.centre.ask(&op).await?.answer)
     }
 
     /// One bucket, if it is there.
     async fn bucket(&self, name: &BucketName) -> Result<Option<BucketView>, DeskError> {
         let Some(describe) = Describe::only(&name.key) else { return Ok(None) };
-        match self.ask(name, Body::Describe(describe)).await? {
-            Answer::Buckets(views) => Ok(views.into_iter().find(|view| view.key == name.key)),
-            _ => Err(DeskError::Odd),
-        }
+        let Answer::Buckets(views) = self.ask(&name.application, Body::Describe(describe)).await? else {
+            return Err(DeskError::Odd);
+        };
+        Ok(views.into_iter().find(|view| view.key == name.key))
     }
 
     fn now_unix_ms(&self) -> u64 {

@@ -478,6 +478,15 @@ async fn runaways_are_listed_resumed_and_announced() {
     assert_eq!((line.announced.unwrap().factor, line.trigger), (20, Some(60_000)));
     assert!(bench.guard(of(), GuardWord::Withdraw).unwrap().done);
     assert!(!bench.guard(of(), GuardWord::Withdraw).unwrap().done);
+    let import = || Guarded::Automation { tenant: acme(), what: "import".to_owned() };
+    assert!(bench.guard(import(), announce).unwrap().done);
+    bench.desk.quota.sweep();
+    let line = bench.desk.runaways(&query(true)).unwrap().lines.remove(0);
+    assert_eq!(line.who.name, "acme/automation:import", "a digest says nobody's name");
+    assert!(bench.guard(import(), GuardWord::Withdraw).unwrap().done);
+    bench.desk.quota.sweep();
+    let key = PairKey::automation(&acme(), "import");
+    assert_eq!(bench.desk.quota.name_of(key), None, "there is nothing to be said of it any more");
     let nobody = Guarded::Connection { tenant: acme(), what: ConnectionId::parse("cmr").unwrap() };
     for (of, act) in [
         (nobody, announce),
