@@ -16,6 +16,7 @@
 mod fairness;
 mod faults;
 mod figures;
+mod operations;
 mod parks;
 
 use tidegate_ratelimit::quota::{Kind, Rule, RuleSpec};

@@ -18,6 +18,9 @@ const DRIFT: u32 = 1_000;
 const ROUNDING_MS: u32 = 2;
 /// How often slots are looked at that may be free, and the heartbeat of those that are held, over their lease.
 const BEATS: u64 = 3;
+/// How soon to ask again after less than was asked for: what refills meanwhile is one grant for all who wait, where asking
+/// at once would get one unit for one of them each time. Less than a call waits that did not ask to.
+const SHORT_MS: u64 = 20;
 /// How soon to ask again after a first no, and at most after many.
 const REFUSED_MS: u64 = 10;
 const REFUSED_MS_MAX: u64 = 250;
@@ -37,6 +40,10 @@ pub(super) struct Cell {
     /// By the holder's clock; 0 before there was a lease.
     pub(super) expires_ms: u64,
     lease_seq: u64,
+    /// The centre granted less than was asked for: it is not asked again before.
+    short_until_ms: u64,
+    /// Units that the ask under way asks for.
+    wanted: u32,
     /// The last operation that replaces the lease; it is under way, or was answered.
     pub(super) ask: u64,
     refused: Refused,
@@ -118,6 +125,8 @@ impl Cell {
             generation: 0,
             expires_ms: 0,
             lease_seq: 0,
+            short_until_ms: 0,
+            wanted: 0,
             ask: 0,
             refused: Refused { until_ms: 0, units: 0, reason: Reason::Gone, is_bulk_only: false },
             used_ms: now_ms,
@@ -156,8 +165,8 @@ impl Cell {
         if self.rule.is_rate() { self.left } else { self.left.min(self.granted).saturating_sub(self.in_use) }
     }
 
-    /// What a call of so many units meets.
-    pub(super) fn standing(&self, units: u32, class: Class, now_ms: u64) -> Standing {
+    /// What a call of so many units meets that waits until its deadline.
+    pub(super) fn standing(&self, units: u32, class: Class, deadline_ms: u64, now_ms: u64) -> Standing {
         if let Some((until_ms, why)) = self.bucket.park(now_ms) {
             return Standing::Refused { until_ms, reason: Reason::Park(why) };
         }
@@ -169,6 +178,10 @@ impl Cell {
             now_ms < refused.until_ms && units >= refused.units && (class == Class::Bulk || !refused.is_bulk_only);
         if is_refused {
             return Standing::Refused { until_ms: refused.until_ms, reason: refused.reason };
+        }
+        if now_ms < self.short_until_ms && self.short_until_ms < deadline_ms {
+            let reason = Reason::Denied(Denial::Exhausted);
+            return Standing::Refused { until_ms: self.short_until_ms, reason };
         }
         Standing::Missing
     }
@@ -241,11 +254,13 @@ impl Cell {
             (least, unspent, used, u64::from(used) * 1_000)
         };
         (self.ask, self.is_asking, self.spent_since) = (seq, true, 0);
+        let want = want.min(CAP_MAX).max(least).max(unspent);
+        self.wanted = want;
         Leg {
             bucket: self.metered(),
             seq,
             least,
-            want: want.min(CAP_MAX).max(least).max(unspent),
+            want,
             unspent,
             demand_milli: demand_milli.min(crate::quota::op::DEMAND_MILLI_MAX),
             tally: self.tally,
@@ -263,6 +278,7 @@ impl Cell {
         self.refused.until_ms = 0;
         self.refusals = 0;
         if self.rule.is_rate() {
+            self.short_until_ms = if lease.units < self.wanted { now_ms + SHORT_MS } else { 0 };
             self.granted = lease.units;
             self.left = lease.units.saturating_sub(self.spent_since);
             if let Kind::Fixed { .. } | Kind::Calendar { .. } = self.rule.kind {
@@ -350,7 +366,7 @@ impl Cell {
             && !self.is_asking
             && self.left <= self.granted / 2
             && self.left < self.pace.units_in(lead_ms, now_ms)
-            && now_ms >= self.refused.until_ms
+            && now_ms >= self.refused.until_ms.max(self.short_until_ms)
             && self.bucket.park(now_ms).is_none()
     }
 
