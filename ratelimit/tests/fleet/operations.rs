@@ -35,6 +35,8 @@ fn the_centre_is_asked_for_blocks() {
     for per_call in [
         operations("fixed", fixed(1_000, 1_000), 1, 1, 700.0),
         operations("sliding", sliding(1_000), 4, 1, 700.0),
+        operations("long", fixed(100, 10_000), 1, 1, 10.0),
+        operations("long", fixed(100, 10_000), 4, 1, 70.0),
     ] {
         assert!(per_call <= 0.02, "{per_call}");
     }

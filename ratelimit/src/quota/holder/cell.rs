@@ -18,6 +18,9 @@ const DRIFT: u32 = 1_000;
 const ROUNDING_MS: u32 = 2;
 /// How often slots are looked at that may be free, and the heartbeat of those that are held, over their lease.
 const BEATS: u64 = 3;
+/// A block of so many may last for longer than the horizon: asking for it costs a fiftieth of an operation per call, and
+/// what a crash forfeits is little.
+const FEW: u32 = 50;
 /// How soon to ask again after less than was asked for: what refills meanwhile is one grant for all who wait, where asking
 /// at once would get one unit for one of them each time. Less than a call waits that did not ask to.
 const SHORT_MS: u64 = 20;
@@ -242,7 +245,7 @@ impl Cell {
         let slot_ms = (self.rule.window_ms() / 10).clamp(10, 1_000);
         let (least, unspent, want, demand_milli) = if is_rate {
             let unspent = self.free(now_ms);
-            let block = self.pace.block(self.horizon(horizon_ms), now_ms);
+            let block = self.block(horizon_ms, now_ms);
             let more = if self.is_to_tell && least == 0 { 0 } else { block.max(self.queued) };
             let queued = u64::from(self.queued) * 1_000_000 / slot_ms;
             (least, unspent, unspent.saturating_add(more), u64::from(self.pace.rate_milli(now_ms)) + queued)
@@ -353,6 +356,12 @@ impl Cell {
             let horizon_ms = self.horizon(horizon_ms);
             self.pace.parked(horizon_ms, now_ms);
         }
+    }
+
+    /// How many units to ask for: what lasts for the horizon, or a few that last for as long as a long lease does.
+    fn block(&self, horizon_ms: u64, now_ms: u64) -> u32 {
+        let few = self.pace.block(self.horizon(u64::MAX), now_ms).min(FEW);
+        self.pace.block(self.horizon(horizon_ms), now_ms).max(few)
     }
 
     /// How long a block is to last: no longer than its lease does.
