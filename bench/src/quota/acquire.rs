@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ratelimit::quota::redis::RedisCentre;
 use ratelimit::quota::{
-    Acquire, Answer, Application, Body, Centre, Class, HolderId, Kind, Leg, Lessee, Level, Metered, Op, Tally,
+    Acquire, Answer, Application, Body, CAP_MAX, Centre, Class, Denial, HolderId, Kind, Leg, Lessee, Level, Metered,
+    Op, Tally,
 };
 use redis::aio::MultiplexedConnection;
 use serde::Serialize;
@@ -208,8 +209,7 @@ impl Asker {
             Self::Leases { centre, mut parts } => {
                 for _ in 0..asks {
                     for part in &mut parts {
-                        let reply = centre.ask(&part.op()).await?;
-                        part.heard(&reply.answer)?;
+                        part.acquire(&centre).await?;
                     }
                 }
             }
@@ -234,7 +234,9 @@ impl Part {
                 Level::App => "-".into(),
                 Level::Region | Level::Source => "one".into(),
             };
-            (metered(level, &scope, &rule(kind, 1_000_000, 1_000, 50)), Tally::default(), 0)
+            // So much that tenants together want far less than there is: else it is shares that are measured.
+            let cap = if matches!(kind, Kind::Bucket { .. }) { 1_000_000 } else { CAP_MAX };
+            (metered(level, &scope, &rule(kind, cap, 1_000, 50)), Tally::default(), 0)
         };
         let lessee = Lessee { holder: HolderId(1), tenant: name(&format!("tenant-{number}")) };
         Self { application, lessee, seq: 0, legs: legs.iter().map(leg).collect() }
@@ -247,10 +249,15 @@ impl Part {
         self.heard(&answer)
     }
 
-    /// The next acquire: a block that is used up, and another one.
-    fn op(&mut self) -> Op {
-        self.seq += 1;
-        self.next()
+    /// The next acquire: a block is used up, and another one is wanted. At the end of a window nothing is granted for a
+    /// moment.
+    async fn acquire(&mut self, centre: &RedisCentre) -> Result<()> {
+        loop {
+            self.seq += 1;
+            let answer = centre.ask(&self.next()).await?.answer;
+            let Answer::Denied { why: Denial::Guard, retry_ms, .. } = answer else { return self.heard(&answer) };
+            tokio::time::sleep(Duration::from_millis(retry_ms)).await;
+        }
     }
 
     fn next(&self) -> Op {
@@ -282,7 +289,7 @@ impl Part {
 /// connection takes its time.
 pub(super) async fn until_granted(centre: &RedisCentre, op: &Op) -> Result<Answer> {
     let mut last = None;
-    for _ in 0..400 {
+    for _ in 0..1_200 {
         match centre.ask(op).await {
             Ok(reply) if matches!(reply.answer, Answer::Granted(_)) => return Ok(reply.answer),
             other => last = Some(other),
