@@ -15,6 +15,9 @@ use super::shard::{Shard, Timer};
 
 /// How soon an operation without an answer is sent again; doubled each time.
 const AGAIN_MS: u64 = 10;
+/// Slots are asked for again after this at the latest: whenever a call ends somewhere, one may be free, which nobody
+/// foresees. What the centre says of them is when one that nobody keeps is over.
+const SLOTS_MS: u64 = 500;
 /// How long a lease is not asked for whose operation was not understood.
 const MISTAKE_MS: u64 = 1_000;
 
@@ -166,6 +169,16 @@ impl<W: Token> Shard<W> {
         };
         let least = ask.least.get(usize::from(leg)).copied().unwrap_or(0);
         if let Some(cell) = ask.places.get(usize::from(leg)).and_then(|&place| self.cell_mut(place)) {
+            let (until_ms, reason) = match reason {
+                // One more than are in use here is more than there are; the call itself is not.
+                Reason::Denied(Denial::OverCap) if !cell.rule.is_rate() && least <= cell.rule.cap => {
+                    (until_ms.min(now_ms + SLOTS_MS), Reason::Denied(Denial::Exhausted))
+                }
+                Reason::Denied(why) if !cell.rule.is_rate() && why != Denial::OverCap => {
+                    (until_ms.min(now_ms + SLOTS_MS), reason)
+                }
+                reason => (until_ms, reason),
+            };
             cell.refuse_again(until_ms, least, ask.class, reason, now_ms);
         }
     }

@@ -264,6 +264,29 @@ fn a_slot_that_comes_free_goes_to_who_waits() {
 }
 
 #[test]
+fn who_finds_all_slots_in_use_is_told_to_come_again_soon() {
+    let mut bench = bench();
+    let needs = [need("a", Level::Connection, "calls", rule(Kind::Concurrency, 2))];
+    let route = bench.route("t", &needs);
+    let taken = [bench.hold(&route, 1).unwrap(), bench.hold(&route, 1).unwrap()];
+    // Here all are in use: one more than there are would be needed.
+    let parked = bench.hold(&route, 1).unwrap_err();
+    assert_eq!(parked.reason, Reason::Denied(Denial::Exhausted));
+    assert!(parked.release_ms <= 600, "{parked:?}");
+    // And of another tenant, which holds none.
+    let parked = bench.hold(&bench.route("u", &needs), 1).unwrap_err();
+    assert!(parked.release_ms <= 600, "{parked:?}");
+    for taken in &taken {
+        bench.finish(taken, true);
+    }
+    // What nobody uses any more comes back with the next heartbeat.
+    bench.pass(1_000);
+    let route = bench.route("u", &needs);
+    let taken = bench.hold(&route, 1).unwrap();
+    bench.finish(&taken, true);
+}
+
+#[test]
 fn a_refusal_of_the_provider_stops_everybody_here_at_once_and_is_told_until_it_is_heard() {
     let mut bench = bench();
     let needs = [need("a", Level::App, "minute", fixed(1_000))];
