@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/tidegate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run build install test lint unit e2e fmt fuzz-smoke deny torture bench-ingest bench-ingest-history bench-egress bench-quota clean
+.PHONY: help setup run build install test lint unit e2e fmt fuzz-smoke deny torture quota-soak bench-ingest bench-ingest-history bench-egress bench-quota clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -63,6 +63,12 @@ torture: ## 500 kills, 200 power cuts of each kind, 600 of a virtual machine, an
 	  TIDEGATE_TESTS_COMPLETE=1 TIDEGATE_KILLS=$${TIDEGATE_KILLS:-500} TIDEGATE_CUTS=$${TIDEGATE_CUTS:-200} \
 	  TIDEGATE_GUEST_KERNEL="$$kernel" TIDEGATE_GUEST_CUTS=$${TIDEGATE_GUEST_CUTS:-500} TIDEGATE_GARBAGE=100000 \
 	  $(CARGO) test --locked -p tidegate-tests --test durability --test bounds -- --nocapture --test-threads=1
+
+quota-soak: ## quota end to end, at length: long windows by clocks that are off, faults of Redis; a quarter of an hour (TIMES=…)
+	@deploy/setup.sh build test
+	$(CARGO) build --locked
+	TIDEGATE_TESTS_COMPLETE=1 TIDEGATE_QUOTA_TIMES=$(or $(TIMES),5) \
+	  $(CARGO) test --locked -p tidegate-tests --test quota -- --nocapture --test-threads=1
 
 fuzz-smoke: ## build the fuzz targets and run each for ten seconds
 	@deploy/setup.sh build

@@ -54,7 +54,7 @@ pub fn binary() -> PathBuf {
 }
 
 /// A loopback address that nobody else on this machine uses: from the process id and a counter.
-fn own_address() -> Ipv4Addr {
+pub(crate) fn own_address() -> Ipv4Addr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let count = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -78,10 +79,23 @@ pub async fn exchange(
     read: &mut Vec<u8>,
     bytes: &[u8],
 ) -> Option<Said> {
-    // Who is refused early may be hung up on before all of it was sent; the answer says why.
-    let _ = stream.write_all(bytes).await;
-    let _ = stream.flush().await;
-    timeout(PATIENCE, answer(stream, read)).await.expect("an answer or an end, in time")
+    exchange_within(PATIENCE, stream, read, bytes).await.expect("an answer or an end, in time")
+}
+
+/// The same where it may take longer than a scenario waits: none then.
+pub async fn exchange_within(
+    patience: Duration,
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    read: &mut Vec<u8>,
+    bytes: &[u8],
+) -> Option<Option<Said>> {
+    let exchange = async {
+        // Who is refused early may be hung up on before all of it was sent; the answer says why.
+        let _ = stream.write_all(bytes).await;
+        let _ = stream.flush().await;
+        answer(stream, read).await
+    };
+    timeout(patience, exchange).await.ok()
 }
 
 async fn answer(stream: &mut (impl AsyncRead + Unpin), read: &mut Vec<u8>) -> Option<Said> {

@@ -118,7 +118,7 @@ impl State {
     }
 }
 
-fn certificate(names: &[&str]) -> (TlsAcceptor, String) {
+pub(crate) fn certificate(names: &[&str]) -> (TlsAcceptor, String) {
     let mut issuer = CertificateParams::new(Vec::new()).expect("parameters");
     issuer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(issuer, KeyPair::generate().expect("a key")).expect("an authority");
