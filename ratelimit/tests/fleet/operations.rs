@@ -3,7 +3,7 @@
 use tidegate_ratelimit::quota::{Kind, Rule};
 
 use crate::rule;
-use crate::sim::{Fleet, Load, Scene};
+use tidegate_ratelimit::quota::sim::{Fleet, Load, Scene};
 
 /// Operations per call in the steady state: so many nodes, each with so many tenants, who together want
 /// so many calls per second.

@@ -169,15 +169,21 @@ impl<W: Token> Shard<W> {
         };
         let least = ask.least.get(usize::from(leg)).copied().unwrap_or(0);
         if let Some(cell) = ask.places.get(usize::from(leg)).and_then(|&place| self.cell_mut(place)) {
+            let slots_ms = until_ms.min(now_ms + SLOTS_MS);
             let (until_ms, reason) = match reason {
                 // One more than are in use here is more than there are; the call itself is not.
                 Reason::Denied(Denial::OverCap) if !cell.rule.is_rate() && least <= cell.rule.cap => {
-                    (until_ms.min(now_ms + SLOTS_MS), Reason::Denied(Denial::Exhausted))
+                    (slots_ms, Reason::Denied(Denial::Exhausted))
                 }
-                Reason::Denied(why) if !cell.rule.is_rate() && why != Denial::OverCap => {
-                    (until_ms.min(now_ms + SLOTS_MS), reason)
-                }
-                reason => (until_ms, reason),
+                Reason::Denied(why) if !cell.rule.is_rate() && why != Denial::OverCap => (slots_ms, reason),
+                Reason::Park(_)
+                | Reason::Denied(_)
+                | Reason::Learning
+                | Reason::Slow
+                | Reason::Gone
+                | Reason::Busy
+                | Reason::Closing
+                | Reason::Spoilt => (until_ms, reason),
             };
             cell.refuse_again(until_ms, least, ask.class, reason, now_ms);
         }
