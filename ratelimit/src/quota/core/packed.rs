@@ -79,7 +79,8 @@ impl Kept {
     /// Packs a bucket that nobody uses.
     pub(super) fn rest(&mut self) {
         if let Self::Live(bucket) = self {
-            *self = Self::Idle(pack(bucket, &bucket.entries).into_boxed_slice());
+            // Copied: an allocator that shrinks in place would keep all that the buffer has grown to.
+            *self = Self::Idle(Box::from(pack(bucket, &bucket.entries).as_slice()));
         }
     }
 }
