@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::quota::answer::{Answer, AskError, Denial, Lease, Reply};
+use crate::quota::op::{Acquire, Body};
 
 use super::ask::Ask;
 use super::counters::add;
@@ -127,11 +128,12 @@ impl<W: Token> Shard<W> {
     }
 
     fn granted(&mut self, common: &Common, ask: &Ask, leases: &[Lease], sent_ms: u64, now_ms: u64) {
+        let Body::Acquire(Acquire { legs, .. }) = &ask.op.body else { return };
         self.for_each(ask, |leg, cell| {
             let age_ms = now_ms.saturating_sub(cell.expires_ms.saturating_sub(u64::from(cell.rule.lease_ms)));
             common.counters.replaced(age_ms.min(u64::from(cell.rule.lease_ms)));
             add(&common.counters.granted_units, u64::from(leases[leg].units));
-            cell.grant(&leases[leg], sent_ms, common.settings.horizon_ms, now_ms);
+            cell.grant(&leases[leg], legs[leg].want, sent_ms, common.settings.horizon_ms, now_ms);
         });
     }
 

@@ -43,10 +43,6 @@ pub(super) struct Cell {
     /// By the holder's clock; 0 before there was a lease.
     pub(super) expires_ms: u64,
     lease_seq: u64,
-    /// The centre granted less than was asked for: it is not asked again before.
-    short_until_ms: u64,
-    /// Units that the ask under way asks for.
-    wanted: u32,
     /// The last operation that replaces the lease; it is under way, or was answered.
     pub(super) ask: u64,
     refused: Refused,
@@ -57,10 +53,9 @@ pub(super) struct Cell {
     granted: u32,
     /// Calls under way, of concurrency.
     in_use: u32,
-    /// Most of them since the last heartbeat.
-    peak: u32,
-    /// Of what the ask under way states as unspent, what was taken since. It is not in the new lease.
-    spent_since: u32,
+    /// Of rates, of what the ask under way states as unspent, what was taken since: it is not in the new lease. Of
+    /// concurrency, most calls at a time since the last heartbeat.
+    since: u32,
     /// Units that waiting calls need.
     pub(super) queued: u32,
     /// Of these, interactive ones.
@@ -89,6 +84,17 @@ struct Refused {
     reason: Reason,
     /// To bulk calls only.
     is_bulk_only: bool,
+    /// It said yes to less than was asked for: who cannot wait for so long asks at once.
+    is_short: bool,
+}
+
+impl Refused {
+    const NOTHING: Self = Self { until_ms: 0, units: 0, reason: Reason::Gone, is_bulk_only: false, is_short: false };
+
+    fn short(now_ms: u64) -> Self {
+        let reason = Reason::Denied(Denial::Exhausted);
+        Self { until_ms: now_ms + SHORT_MS, units: 1, reason, is_bulk_only: false, is_short: true }
+    }
 }
 
 /// Whether a call may take units of a lease now.
@@ -128,17 +134,14 @@ impl Cell {
             generation: 0,
             expires_ms: 0,
             lease_seq: 0,
-            short_until_ms: 0,
-            wanted: 0,
             ask: 0,
-            refused: Refused { until_ms: 0, units: 0, reason: Reason::Gone, is_bulk_only: false },
+            refused: Refused::NOTHING,
             used_ms: now_ms,
             pace: Pace::new(now_ms),
             left: 0,
             granted: 0,
             in_use: 0,
-            peak: 0,
-            spent_since: 0,
+            since: 0,
             queued: 0,
             urgent: 0,
             timer_ms: u64::MAX,
@@ -177,14 +180,12 @@ impl Cell {
             return Standing::Ready;
         }
         let refused = &self.refused;
-        let is_refused =
-            now_ms < refused.until_ms && units >= refused.units && (class == Class::Bulk || !refused.is_bulk_only);
+        let is_refused = now_ms < refused.until_ms
+            && units >= refused.units
+            && (class == Class::Bulk || !refused.is_bulk_only)
+            && (refused.until_ms < deadline_ms || !refused.is_short);
         if is_refused {
             return Standing::Refused { until_ms: refused.until_ms, reason: refused.reason };
-        }
-        if now_ms < self.short_until_ms && self.short_until_ms < deadline_ms {
-            let reason = Reason::Denied(Denial::Exhausted);
-            return Standing::Refused { until_ms: self.short_until_ms, reason };
         }
         Standing::Missing
     }
@@ -195,11 +196,11 @@ impl Cell {
         if self.rule.is_rate() {
             self.left = self.left.saturating_sub(units);
             if self.is_asking {
-                self.spent_since = self.spent_since.saturating_add(units);
+                self.since = self.since.saturating_add(units);
             }
         } else {
             self.in_use = self.in_use.saturating_add(units);
-            self.peak = self.peak.max(self.in_use);
+            self.since = self.since.max(self.in_use);
         }
         Term {
             lease_seq: self.lease_seq,
@@ -219,7 +220,7 @@ impl Cell {
         }
         self.left = self.left.saturating_add(units).min(self.granted);
         if self.is_asking && term.ask == self.ask {
-            self.spent_since = self.spent_since.saturating_sub(units);
+            self.since = self.since.saturating_sub(units);
         }
         true
     }
@@ -256,9 +257,11 @@ impl Cell {
             let least = if least == 0 { 0 } else { self.in_use.saturating_add(least) };
             (least, unspent, used, u64::from(used) * 1_000)
         };
-        (self.ask, self.is_asking, self.spent_since) = (seq, true, 0);
+        (self.ask, self.is_asking) = (seq, true);
+        if is_rate {
+            self.since = 0;
+        }
         let want = want.min(CAP_MAX).max(least).max(unspent);
-        self.wanted = want;
         Leg {
             bucket: self.metered(),
             seq,
@@ -271,19 +274,21 @@ impl Cell {
         }
     }
 
-    /// The answer to a leg: this is the lease from now on. `sent_ms` is from before the operation was sent.
-    pub(super) fn grant(&mut self, lease: &Lease, sent_ms: u64, horizon_ms: u64, now_ms: u64) {
+    /// The answer to a leg that asked for up to `wanted`: this is the lease from now on. `sent_ms` is from before the
+    /// operation was sent.
+    pub(super) fn grant(&mut self, lease: &Lease, wanted: u32, sent_ms: u64, horizon_ms: u64, now_ms: u64) {
         if self.generation != 0 && lease.generation > self.generation {
             let horizon_ms = self.horizon(horizon_ms);
             self.pace.parked(horizon_ms, now_ms);
         }
         self.take_lease(lease, sent_ms);
-        self.refused.until_ms = 0;
+        let is_short = self.rule.is_rate() && lease.units < wanted;
+        self.refused = if is_short { Refused::short(now_ms) } else { Refused::NOTHING };
         self.refusals = 0;
         if self.rule.is_rate() {
-            self.short_until_ms = if lease.units < self.wanted { now_ms + SHORT_MS } else { 0 };
             self.granted = lease.units;
-            self.left = lease.units.saturating_sub(self.spent_since);
+            self.left = lease.units.saturating_sub(self.since);
+            self.since = 0;
             if let Kind::Fixed { .. } | Kind::Calendar { .. } = self.rule.kind {
                 self.bucket.hear_window(lease.tally.wid);
             }
@@ -293,7 +298,6 @@ impl Cell {
         } else {
             (self.granted, self.left) = (lease.units, lease.units);
         }
-        self.spent_since = 0;
     }
 
     fn take_lease(&mut self, lease: &Lease, sent_ms: u64) {
@@ -343,7 +347,7 @@ impl Cell {
         let units = if self.rule.is_rate() { least.max(1) } else { 1 };
         let depends_on_class = matches!(reason, Reason::Denied(Denial::Share | Denial::Reserved));
         let is_bulk_only = depends_on_class && class == Class::Bulk;
-        self.refused = Refused { until_ms, units, reason, is_bulk_only };
+        self.refused = Refused { until_ms, units, reason, is_bulk_only, is_short: false };
     }
 
     /// Takes note of a park since the last look: the block is halved, once.
@@ -369,13 +373,18 @@ impl Cell {
         horizon_ms.min(u64::from(self.rule.lease_ms) * 3 / 4)
     }
 
+    /// Whether the centre said no, and asking again would not help yet.
+    fn is_refused(&self, now_ms: u64) -> bool {
+        now_ms < self.refused.until_ms && !self.refused.is_short
+    }
+
     /// Whether the block ends before another one would be there.
     pub(super) fn is_running_out(&self, lead_ms: u64, now_ms: u64) -> bool {
         self.rule.is_rate()
             && !self.is_asking
             && self.left <= self.granted / 2
             && self.left < self.pace.units_in(lead_ms, now_ms)
-            && now_ms >= self.refused.until_ms.max(self.short_until_ms)
+            && now_ms >= self.refused.until_ms
             && self.bucket.park(now_ms).is_none()
     }
 
@@ -401,7 +410,7 @@ impl Cell {
                 return if self.is_last { Care::None } else { Care::GiveBack };
             }
             return match (is_ending && !self.is_last, self.pace.units_in(horizon_ms, now_ms) > 0) {
-                (true, true) if self.bucket.park(now_ms).is_none() && now_ms >= self.refused.until_ms => Care::Ask,
+                (true, true) if self.bucket.park(now_ms).is_none() && !self.is_refused(now_ms) => Care::Ask,
                 (true, _) => Care::GiveBack,
                 (false, _) => Care::None,
             };
@@ -416,10 +425,10 @@ impl Cell {
             let is_idle = now_ms.saturating_sub(self.used_ms) >= u64::from(self.rule.lease_ms);
             return if is_idle { Care::Drop } else { Care::None };
         }
-        let kept = self.in_use.max(self.peak.min(self.left));
+        let kept = self.in_use.max(self.since.min(self.left));
         let lease_ms = u64::from(self.rule.lease_ms);
         let is_due = now_ms + lease_ms - lease_ms / BEATS >= self.expires_ms;
-        self.peak = self.in_use;
+        self.since = self.in_use;
         if is_due || kept < self.granted { Care::Beat(kept) } else { Care::None }
     }
 
@@ -497,7 +506,7 @@ impl Cell {
         if !Arc::ptr_eq(&self.rule, &station.rule) && station.rule.cfgver >= self.rule.cfgver {
             if station.rule.is_rate() != self.rule.is_rate() {
                 // Units of the one are not slots of the other.
-                (self.left, self.granted, self.expires_ms) = (0, 0, 0);
+                (self.left, self.granted, self.expires_ms, self.since) = (0, 0, 0, self.in_use);
             }
             self.rule = Arc::clone(&station.rule);
         }
