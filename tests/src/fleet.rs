@@ -122,22 +122,28 @@ impl Fleet {
 
     /// Writes another value of a key into the file of every node, which has it already.
     pub fn set(&self, table: &str, key: &str, value: &str) {
-        for node in &self.nodes {
-            let text = std::fs::read_to_string(node.config()).expect("the configuration");
-            let mut is_in_table = false;
-            let mut is_set = false;
-            let lines = text.lines().map(|line| {
-                if line.starts_with('[') {
-                    is_in_table = line == format!("[{table}]");
-                }
-                let is_it = is_in_table && line.split_once(" = ").is_some_and(|(found, _)| found == key);
-                is_set |= is_it;
-                if is_it { format!("{key} = {value}\n") } else { format!("{line}\n") }
-            });
-            let text: String = lines.collect();
-            assert!(is_set, "no {key} in [{table}]");
-            std::fs::write(node.config(), text).expect("the configuration");
+        for node in 0..self.nodes.len() {
+            self.set_at(node, table, key, value);
         }
+    }
+
+    /// The same of one node.
+    pub fn set_at(&self, node: usize, table: &str, key: &str, value: &str) {
+        let file = self.nodes[node].config();
+        let text = std::fs::read_to_string(&file).expect("the configuration");
+        let mut is_in_table = false;
+        let mut is_set = false;
+        let lines = text.lines().map(|line| {
+            if line.starts_with('[') {
+                is_in_table = line == format!("[{table}]");
+            }
+            let is_it = is_in_table && line.split_once(" = ").is_some_and(|(found, _)| found == key);
+            is_set |= is_it;
+            if is_it { format!("{key} = {value}\n") } else { format!("{line}\n") }
+        });
+        let text: String = lines.collect();
+        assert!(is_set, "no {key} in [{table}]");
+        std::fs::write(file, text).expect("the configuration");
     }
 
     /// A tenant's calls to its account at a provider, at all nodes in turn.

@@ -22,6 +22,7 @@ pub mod network;
 pub mod patience;
 pub mod random;
 pub mod redis;
+pub mod relay;
 pub mod response;
 pub mod sender;
 pub mod settings;

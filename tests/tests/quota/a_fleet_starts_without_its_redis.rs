@@ -26,7 +26,7 @@ async fn nodes_start_without_a_redis_and_take_it_up_when_it_comes() {
     assert!(again <= Duration::from_secs(12), "{again:?}");
     storm.fleet.says_of_store(false).await;
     let book = storm.passes("without Redis at the start").await;
-    expect_prompt(&book, from, to, "without Redis at the start");
+    expect_prompt(&book, (from, to), 50, "without Redis at the start");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -113,3 +113,21 @@ async fn an_open_breaker_outlives_kill_9_and_a_restart() {
     // Some time less than it says, at random, so that not all come back at once.
     assert!(opened.elapsed() >= Duration::from_secs(4), "{:?}", opened.elapsed());
 }
+
+/// The judge convicts a node that forgets: one whose journal is taken away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_its_journal_is_convicted() {
+    let _turn = alone().await;
+    not_at_midnight().await;
+    let provider = provider(vec![Limit::connection("daily", Kind::Daily, 5)]);
+    let mut fleet = node(&provider, &[]).await;
+    for _ in 0..5 {
+        assert_eq!(call(&fleet, "t01").await.end, End::Answered(200));
+    }
+    fleet.nodes[0].kill9().await;
+    std::fs::remove_file(fleet.nodes[0].directory.join("state/quota.journal")).expect("there is a journal");
+    fleet.nodes[0].start().await;
+    let throttled = call(&fleet, "t01").await;
+    assert!(is_by(&throttled, "provider"), "{throttled:?}");
+    assert_eq!(provider.verdict().worst(), 1, "{:?}", provider.verdict());
+}

@@ -1,10 +1,12 @@
 use std::time::Duration;
 
 use tidegate_tests::callers::Callers;
+use tidegate_tests::eventually;
+use tidegate_tests::fleet::{Fleet, Plan};
 use tidegate_tests::redis::Redis;
 use tidegate_tests::strict::{Kind, Limit, Strict, Terms};
 
-use crate::lab::{alone, ends, fleet, is_soaked, seconds, tenants};
+use crate::lab::{USUAL, alone, ends, fleet, is_soaked, seconds, tenants};
 
 /// A provider, and how much of its limit has to be used.
 struct Case {
@@ -83,4 +85,22 @@ async fn limits_of_every_kind_hold_at_three_nodes() {
             assert!(used >= 75.0, "{}: {used:.1} % of the places are used", case.name);
         }
     }
+}
+
+/// The judge convicts who does not keep to a limit: the same nodes, of which each counts for itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_count_each_for_itself_are_convicted() {
+    let _turn = alone().await;
+    let window = Duration::from_secs(2);
+    let case = case(Limit::connection("sliding", Kind::Sliding { window }, 40), 0, None, 0.0);
+    let providers = [("sliding", &case.provider)];
+    let plan = Plan { nodes: 3, tenants: &tenants(1), providers: &providers, settings: &USUAL, extra: "" };
+    let fleet = Fleet::start(&plan).await;
+    let mut callers = Callers::new();
+    callers.greedy(&fleet.caller("t01", "sliding"), 15);
+    eventually!(case.provider.verdict().refused > 0);
+    callers.settle().await;
+    let verdict = case.provider.verdict();
+    println!("{verdict:?}");
+    assert!(verdict.worst() > 0, "{verdict:?}");
 }
