@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How long nobody asks after the first operation that was given up; doubled by each further one.
 const PAUSE_MS: u64 = 100;
-const PAUSE_MS_MAX: u64 = 5_000;
+/// One operation a second of a node is no load for a store that comes up, and all calls go again that much earlier.
+const PAUSE_MS_MAX: u64 = 1_000;
 /// An answer is expected within this before anything was measured.
 const FIRST_MS: u64 = 10;
 /// More than the worst answer that nearly always comes: what a prefetch begins earlier by.
