@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Clock;
 use ratelimit::quota::redis::RedisCentre;
-use ratelimit::quota::{Application, AskError, Body, Centre, Describe, InProcess, Life, Name, Op, Reply};
+use ratelimit::quota::{Application, AskError, Body, BucketKey, Centre, InProcess, Level, Life, Name, Op, Reply};
 
 /// How often a store is looked at that does not answer, or was not asked: between calls nobody would know otherwise.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -104,16 +104,21 @@ impl Centre for Store {
                 centre.ask(op).await
             }
         };
-        self.note(result.is_ok());
+        // A store that may not write reads all the same, and grants nothing.
+        if !(result.is_ok() && matches!(op.body, Body::Describe(_))) {
+            self.note(result.is_ok());
+        }
         result
     }
 }
 
-/// A question that changes nothing, about an application that no connector has.
+/// What changes nothing, of an application that no connector has. To the store it is a write, as grants are: one that has
+/// no memory, no replicas or another primary refuses it, too.
 fn look() -> Option<Op> {
     let name = |text| Name::parse(text).ok();
     let application = Application { provider: name("tidegate")?, name: name("look")? };
-    Some(Op { application, body: Body::Describe(Describe { after: None, limit: 1 }) })
+    let key = BucketKey { level: Level::App, scope: name("-")?, policy: name("look")? };
+    Some(Op { application, body: Body::Release(key) })
 }
 
 fn now_ms(clock: &dyn Clock) -> u64 {
