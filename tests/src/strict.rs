@@ -173,6 +173,18 @@ impl Strict {
         };
     }
 
+    /// Somebody else uses up all that is left of the limits of a scope now: another program with the same credentials.
+    pub fn is_used_up(&self, scope: &str) {
+        let wall_ms = self.state.started_unix_ms + self.state.now_ms();
+        let mut book = self.state.book();
+        for (place, limit) in self.state.terms.limits.iter().enumerate() {
+            let key = (place, limit.scope(scope).to_owned());
+            let counter = book.counters.entry(key).or_insert_with(|| Counter::new(limit, wall_ms));
+            let left = (0..=counter.left(limit)).rev().find(|units| counter.has_room(limit, wall_ms, *units).is_ok());
+            counter.take(limit, wall_ms, left.unwrap_or_default());
+        }
+    }
+
     /// ms since its start, by which arrivals are noted.
     pub fn now_ms(&self) -> u64 {
         self.state.now_ms()

@@ -9,7 +9,7 @@ use tidegate_tests::relay::{Leads, Relay};
 use crate::storm::{Storm, WINDOW, expect_prompt};
 
 /// From the moment when another one is primary.
-const AGAIN: Duration = Duration::from_secs(12);
+const AGAIN: Duration = Duration::from_secs(8);
 /// A second of `min-replicas-max-lag`, one more until a primary looks, and what was leased at the end of it.
 const ALONE: Duration = Duration::from_millis(2_700);
 

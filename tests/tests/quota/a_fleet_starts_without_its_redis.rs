@@ -23,7 +23,7 @@ async fn nodes_start_without_a_redis_and_take_it_up_when_it_comes() {
     storm.redis.up().await;
     let again = storm.goes().await;
     println!("goes after {again:?}");
-    assert!(again <= Duration::from_secs(12), "{again:?}");
+    assert!(again <= Duration::from_secs(6), "{again:?}");
     storm.fleet.says_of_store(false).await;
     let book = storm.passes("without Redis at the start").await;
     expect_prompt(&book, (from, to), 50, "without Redis at the start");
@@ -55,7 +55,7 @@ async fn a_wrong_password_is_named_and_may_be_corrected() {
     storm.redis.change_password("the right one");
     let again = storm.goes().await;
     println!("goes after {again:?}");
-    assert!(again <= Duration::from_secs(12), "{again:?}");
+    assert!(again <= Duration::from_secs(6), "{again:?}");
     storm.fleet.says_of_store(false).await;
     storm.passes("with a password that was wrong").await;
 }

@@ -5,7 +5,7 @@ use tidegate_tests::eventually;
 use tidegate_tests::fleet::{Fleet, Plan};
 use tidegate_tests::strict::{Fault, Kind, Limit, Strict, Terms};
 
-use crate::lab::{USUAL, alone, tenants};
+use crate::lab::{USUAL, beside_another, tenants};
 
 const DAY: u64 = 86_400;
 const CAP: usize = 40;
@@ -41,7 +41,7 @@ async fn not_at_midnight() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daily_quota_outlives_kill_9_and_a_restart() {
-    let _turn = alone().await;
+    let _turn = beside_another().await;
     not_at_midnight().await;
     let provider = provider(vec![Limit::connection("daily", Kind::Daily, u32::try_from(CAP).expect("small"))]);
     let mut fleet = node(&provider, &[]).await;
@@ -82,7 +82,7 @@ async fn a_daily_quota_outlives_kill_9_and_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_breaker_outlives_kill_9_and_a_restart() {
-    let _turn = alone().await;
+    let _turn = beside_another().await;
     let provider = provider(Vec::new());
     let mut fleet = node(&provider, &[("quota.breaker", "open", "\"8s\"")]).await;
     provider.breaks_for("t01", Some(Fault::Status(500)));
@@ -117,7 +117,7 @@ async fn an_open_breaker_outlives_kill_9_and_a_restart() {
 /// The judge convicts a node that forgets: one whose journal is taken away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_without_its_journal_is_convicted() {
-    let _turn = alone().await;
+    let _turn = beside_another().await;
     not_at_midnight().await;
     let provider = provider(vec![Limit::connection("daily", Kind::Daily, 5)]);
     let mut fleet = node(&provider, &[]).await;

@@ -7,13 +7,19 @@ use tidegate_tests::fleet::{Fleet, Plan, shared};
 use tidegate_tests::patience::how_many;
 use tidegate_tests::redis::Redis;
 use tidegate_tests::strict::Strict;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// One scenario at a time: each measures how long something takes, on two processors.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// Two scenarios at a time, or one that measures what a call takes.
+static TURN: Semaphore = Semaphore::const_new(2);
 
-pub async fn alone() -> MutexGuard<'static, ()> {
-    TURN.lock().await
+/// Nobody else runs meanwhile.
+pub async fn alone() -> SemaphorePermit<'static> {
+    TURN.acquire_many(2).await.expect("it is never closed")
+}
+
+/// One other scenario may run meanwhile.
+pub async fn beside_another() -> SemaphorePermit<'static> {
+    TURN.acquire().await.expect("it is never closed")
 }
 
 /// Seconds that load runs for: so many, times what `TIDEGATE_QUOTA_TIMES` says.

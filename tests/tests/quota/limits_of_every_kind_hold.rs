@@ -52,6 +52,11 @@ async fn limits_of_every_kind_hold_at_three_nodes() {
         case(Limit::app("points", Kind::Sliding { window }, 10 * cap).points(8), 0, per(10 * cap, window), all),
         case(Limit::connection("slots", Kind::Concurrent, 5), 0, None, 0.0),
     ];
+    // One that says with every answer what is left, which only ever lowers what is believed.
+    let told = Limit::connection("told", Kind::Sliding { window }, cap);
+    let terms = Terms { limits: vec![told], skew_ms: -1_000, latency: Duration::from_millis(50), tells: true };
+    let told = Case { name: told.name, provider: Strict::start(terms), rate: per(cap, window), used: all };
+    let cases: Vec<_> = cases.into_iter().chain([told]).collect();
     let providers: Vec<_> = cases.iter().map(|case| (case.name, &case.provider)).collect();
     // The first places of a store that knows nothing come after a lease of them.
     let fleet = fleet(3, &redis, &tenants(1), &providers, &[("quota", "slot_lease", "\"1s\"")]).await;
@@ -65,7 +70,11 @@ async fn limits_of_every_kind_hold_at_three_nodes() {
     let from: Vec<u64> = cases.iter().map(|case| case.provider.now_ms()).collect();
     tokio::time::sleep(2 * fixed + seconds(1)).await;
     let to: Vec<u64> = cases.iter().map(|case| case.provider.now_ms()).collect();
+    let overshot = fleet.sum("tidegate_egress_quota_overshoot_units_total", &[]).await;
+    let granted = fleet.sum("tidegate_egress_quota_granted_units_total", &[]).await;
     let book = callers.settle().await;
+    // An answer is older than what has come free since.
+    assert!(overshot * 100.0 <= granted, "answers say that {overshot} more were counted than the {granted} granted");
     for (place, case) in cases.iter().enumerate() {
         let own: Vec<_> = book.iter().filter(|called| *called.who == *case.name).cloned().collect();
         let (verdict, span_ms) = (case.provider.verdict(), to[place] - from[place]);

@@ -6,6 +6,7 @@ mod a_fleet_outlives_its_redis;
 mod a_fleet_starts_without_its_redis;
 mod a_hog_takes_nothing_from_small_tenants;
 mod a_node_that_starts_again_forgets_nothing;
+mod a_park_stops_every_node;
 mod lab;
 mod limits_of_every_kind_hold;
 mod storm;

@@ -12,9 +12,9 @@ use tidegate_tests::fleet::Fleet;
 use tidegate_tests::patience::PATIENCE;
 use tidegate_tests::redis::Redis;
 use tidegate_tests::strict::{Kind, Limit, Strict, Terms, Verdict};
-use tokio::sync::MutexGuard;
+use tokio::sync::SemaphorePermit;
 
-use crate::lab::{alone, ends, prepare, tenants};
+use crate::lab::{beside_another, ends, prepare, tenants};
 
 /// Of the short ones, and how long is looked for what comes behind: one more.
 pub const WINDOW: Duration = Duration::from_secs(3);
@@ -35,13 +35,13 @@ pub struct Storm {
     pub token: Strict,
     pub minute: Strict,
     pub callers: Callers,
-    _turn: MutexGuard<'static, ()>,
+    _turn: SemaphorePermit<'static>,
 }
 
 impl Storm {
     /// Nodes that share this Redis and have not been started; nobody calls.
     pub async fn gathers(redis: impl AsyncFnOnce() -> Option<Redis>, settings: &[(&str, &str, &str)]) -> Option<Self> {
-        let turn = alone().await;
+        let turn = beside_another().await;
         let redis = redis().await?;
         let terms = |limit| Terms { limits: vec![limit], skew_ms: 0, latency: Duration::from_millis(50), tells: false };
         let sliding = Strict::start(terms(Limit::app("sliding", Kind::Sliding { window: WINDOW }, 90)));
