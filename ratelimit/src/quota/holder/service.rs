@@ -220,6 +220,7 @@ impl Holder {
                 under_way.push(Either::Left(self.ask(Arc::clone(&centre), sending)));
             }
             while under_way.len() < UNDER_WAY
+                && ends.is_none()
                 && let Some(look) = self.inner.looks.next(self.inner.now_ms())
             {
                 centre.watch(look.application());
@@ -229,7 +230,10 @@ impl Holder {
                 return;
             }
             let now_ms = self.inner.now_ms();
-            let due_ms = self.inner.leases.next_due_ms().min(self.inner.looks.next_due_ms());
+            // Looks wait for room, and nobody looks any more at the end: that they are due is no reason to come again at once.
+            let may_look = under_way.len() < UNDER_WAY && ends.is_none();
+            let look_ms = if may_look { self.inner.looks.next_due_ms() } else { u64::MAX };
+            let due_ms = self.inner.leases.next_due_ms().min(look_ms);
             let pause = Duration::from_millis(due_ms.saturating_sub(now_ms));
             let over = async {
                 match ends {

@@ -245,3 +245,77 @@ async fn a_look_that_nobody_answers_is_done_again() {
     first.close().await;
     second.close().await;
 }
+
+/// A look at a bucket asks for that one, whatever else there is of its application.
+#[tokio::test(start_paused = true)]
+async fn limits_of_other_requests_do_not_hide_a_park_of_what_is_only_heeded() {
+    let first = house(1);
+    let centre = Arc::clone(&first.centre);
+    let any = Need { per: Per::Nothing, ..need("a", Level::Connection, "any", fixed(1)) };
+    let counted = first.route(&[need("a", Level::Connection, "analytics", fixed(100))]);
+    first.holder.hold(&counted, Class::Bulk, 1, None).await.unwrap().sent();
+    let heeding = first.route(std::slice::from_ref(&any));
+    let held = first.holder.hold(&heeding, Class::Bulk, 1, None).await.unwrap();
+    held.throttled(0, 30_000, crate::quota::Why::Provider);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let second = another(&centre, 2);
+    let other = second.route(&[any]);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    second.holder.hold(&other, Class::Bulk, 1, None).await.unwrap_err();
+    drop(held);
+    first.close().await;
+    second.close().await;
+}
+
+#[derive(Debug, Default)]
+struct Counted(domain::SystemClock, AtomicU64);
+
+impl Clock for Counted {
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.monotonic()
+    }
+}
+
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl Centre for Silent {
+    async fn ask(&self, _: &Op) -> Result<Reply, AskError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn looks_that_wait_for_room_keep_nobody_busy_and_no_end_waits_for_them() {
+    let clock = Arc::new(Counted::default());
+    let holder = Holder::new(Settings::default(), HolderId(1), Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
+    for connection in 0..400 {
+        let mut any = need("a", Level::Connection, "any", fixed(1));
+        Arc::make_mut(&mut any.bucket.key).scope = name(&format!("c{connection}"));
+        holder.route(&name("t"), SHARE, &[Need { per: Per::Nothing, ..any }]).unwrap();
+    }
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let runs = holder.clone();
+    let task = tokio::spawn(async move {
+        let stop = async {
+            drop(stopped.await);
+        };
+        runs.run(Arc::new(Silent), stop, Duration::from_mins(1)).await;
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let before = clock.1.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let read = clock.1.load(Ordering::Relaxed) - before;
+    assert!(read < 100, "the clock was read {read} times while nothing happened");
+    drop(stop);
+    // What was asked before is waited for; what was not, is not asked any more.
+    let began = Instant::now();
+    task.await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
