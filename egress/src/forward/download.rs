@@ -187,9 +187,10 @@ impl Body for Download {
 
     fn size_hint(&self) -> SizeHint {
         let ahead = self.ahead.iter().flatten().map(|data| data.len() as u64).sum::<u64>();
-        if self.is_over {
+        if self.is_over && self.ahead.back().is_none_or(Result::is_ok) {
             return SizeHint::with_exact(ahead);
         }
+        // Of one that failed nobody is to think that what has come is all of it.
         self.left.map_or_else(SizeHint::default, |left| SizeHint::with_exact(left.saturating_add(ahead)))
     }
 }

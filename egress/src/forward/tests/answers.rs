@@ -1,6 +1,10 @@
 //! Answers that have one reading, and those that have two.
 
+use std::time::Duration;
+
 use http::Method;
+use http_body_util::BodyExt;
+use hyper::body::Body;
 use outbound::ErrorType;
 
 use crate::forward::ForwardSettings;
@@ -141,5 +145,24 @@ async fn heads_are_bounded_in_bytes_and_fields() {
             Ok(_) => assert!(passes),
             Err(fault) => assert!(!passes && fault.refusal == Refusal::ResponseRefused, "{fault}"),
         }
+    }
+}
+
+/// Whoever looks ahead may come to the end of an answer that was cut off: it is not told as a whole one that is shorter.
+#[tokio::test]
+async fn an_answer_that_ends_too_early_has_no_length_after_a_look_ahead() {
+    for (says, length) in [
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", None),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nhello", Some(20)),
+    ] {
+        let (forward, mut origin) = forward();
+        let (_, answered, peer) = exchange(&forward, &mut origin, hop(), says).await;
+        drop(peer);
+        let mut body = answered.unwrap().response.into_body();
+        assert_eq!(body.peek(1_000, Duration::from_secs(5)).await, b"hello");
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (length, false), "{says}");
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "hello");
+        body.frame().await.unwrap().unwrap_err();
+        assert!(body.frame().await.is_none());
     }
 }
