@@ -245,7 +245,7 @@ where
             let way = Way::pooled(link.address, link.local);
             match exchange.run(link, way, request, &self.pool).await {
                 Ok(answered) => return Ok(answered),
-                Err(Failed::NotBegun(again)) if exchange.passage.permit.may_retry() => request = *again,
+                Err(Failed::NotBegun(again)) if exchange.may_go_again() => request = *again,
                 Err(Failed::NotBegun(_)) => return Err(HopFault::of_spent_budget()),
                 Err(Failed::Fault(fault)) => return Err(fault),
             }
@@ -332,7 +332,7 @@ where
             let way = Way::pooled(connection.address, connection.local);
             match exchange.run_beside(seat, way, request).await {
                 Ok(answered) => return Shared::Ended(Ok(Box::new(answered))),
-                Err(Failed::NotBegun(again)) if exchange.passage.permit.may_retry() => request = *again,
+                Err(Failed::NotBegun(again)) if exchange.may_go_again() => request = *again,
                 Err(Failed::NotBegun(_)) => return Shared::Ended(Err(HopFault::of_spent_budget())),
                 Err(Failed::Fault(fault)) => return Shared::Ended(Err(fault)),
             }

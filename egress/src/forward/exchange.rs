@@ -151,6 +151,14 @@ impl Exchange {
         Ok(())
     }
 
+    /// Nothing of the request was written: its units are there again, also if nobody waits for the next connection. Whether
+    /// it may have one.
+    pub(super) fn may_go_again(&self) -> bool {
+        let permit = &self.passage.permit;
+        permit.not_sent();
+        permit.may_retry()
+    }
+
     pub(super) fn answered(&self, response: Response<Download>, went: Went, upgraded: Option<Upgraded>) -> Answered {
         let (tally, permit) = (Arc::clone(&self.tally), Arc::clone(&self.passage.permit));
         Answered { response, went, tally, upgraded, permit, park: None }

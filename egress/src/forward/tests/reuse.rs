@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use crate::SendState;
 use crate::forward::testing::*;
 use crate::forward::{Forward, ForwardSettings};
-use crate::quota::testing::permit_with_retries;
+use crate::quota::testing::{one_call, permit_with_retries, permit_with_units, quota};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -206,6 +206,54 @@ async fn what_a_dead_one_gave_back_goes_out_again_only_while_retries_are_left() 
         }
     }
     assert!(kept_back > 0);
+}
+
+/// Nor is it spent what a dead one gave back, if its caller goes while another connection is being made.
+#[tokio::test]
+async fn what_a_dead_one_gave_back_is_not_spent_while_another_one_is_made() {
+    for reads_left in 0..6 {
+        let (memory, mut origin) = memory(1 << 20);
+        let countdown = Arc::new(AtomicUsize::new(usize::MAX));
+        let dies = DiesLate { memory, reads_left: Arc::clone(&countdown), is_first: AtomicBool::new(true) };
+        let connector = Once { dies, is_made: AtomicBool::new(false) };
+        let forward = Arc::new(Forward::with_connector(connector, ForwardSettings::default()));
+        let first = {
+            let forward = Arc::clone(&forward);
+            tokio::spawn(async move { forward.send(hop()).await })
+        };
+        let mut peer = origin.accept().await;
+        peer.request().await;
+        peer.write(OK).await;
+        read(first.await.unwrap().unwrap()).await.unwrap();
+        countdown.store(reads_left, Ordering::Relaxed);
+        let quota = quota();
+        let route = one_call(&quota);
+        let mut next = hop();
+        next.passage.permit = Arc::new(permit_with_units(&quota, &route).await);
+        let outcome = tokio::time::timeout(Duration::from_millis(200), forward.send(next)).await;
+        let was_given = tokio::time::timeout(Duration::from_millis(20), peer.try_request()).await;
+        if outcome.is_err() && !matches!(was_given, Ok(Some(_))) {
+            drop(permit_with_units(&quota, &route).await);
+        }
+    }
+}
+
+/// Another connection than the first is never made.
+#[derive(Debug)]
+struct Once {
+    dies: DiesLate,
+    is_made: AtomicBool,
+}
+
+impl Connect for Once {
+    type Stream = Dying;
+
+    async fn connect(&self, to: VettedAddr, from: Option<Source>) -> Result<Connected<Dying>, ConnectFault> {
+        if self.is_made.swap(true, Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
+        self.dies.connect(to, from).await
+    }
 }
 
 /// The first connection ends after some more reads.
