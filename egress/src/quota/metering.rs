@@ -24,6 +24,8 @@ const DAY_MS: u64 = 86_400_000;
 /// Kinds of requests that are kept for a connection. One more, and all are worked out anew: the profile splits by paths,
 /// which are the tenant's.
 const LINES_MAX: usize = 256;
+/// Of a path as it is kept: longer ones are the tenant's to send, and not ours to keep. No name is as long.
+const PART_BYTES_MAX: usize = 128;
 
 /// The policy of a bucket that has no limit and is there to be parked: at each level of which a provider says none.
 pub const HEEDED: &str = "any";
@@ -165,7 +167,7 @@ impl Metering {
         let profile = &*manifest.quota;
         let key = LineKey::of(profile, call, source);
         let cfgver = rules.counting.cfgver;
-        {
+        let until_unix_ms = {
             let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
             if lines.cfgver != cfgver || lines.share != Some(share) || now_unix_ms >= lines.until_unix_ms {
                 let until_unix_ms = until(profile, now_unix_ms);
@@ -174,13 +176,15 @@ impl Metering {
             if let Some(line) = lines.known.get(&key) {
                 return Some(Arc::clone(line));
             }
-        }
+            lines.until_unix_ms
+        };
         let line = Arc::new(self.work_out(manifest, call, source, rules, (share, now_unix_ms), holder)?);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.known.len() >= LINES_MAX {
             lines.known.clear();
         }
-        if lines.cfgver == cfgver {
+        // Another configuration or another day may have come meanwhile: this is of the one before.
+        if (lines.cfgver, lines.share, lines.until_unix_ms) == (cfgver, Some(share), until_unix_ms) {
             lines.known.insert(key, Arc::clone(&line));
         }
         Some(line)
@@ -252,9 +256,14 @@ impl LineKey {
         let path = signals::plain_path(call.path);
         let costs = profile.limits.iter().map(|limit| limit.cost_of(call.method, &path)).collect();
         let split = profile.limits.iter().filter(|limit| limit.split_segments > 0);
-        let parts = split.map(|limit| limit.bucket_of(&path).into()).collect();
+        let parts = split.map(|limit| part_of(limit.bucket_of(&path))).collect();
         Self { costs, parts, source }
     }
+}
+
+/// A part of a path, or what stands for a long one.
+fn part_of(path: &str) -> Box<str> {
+    if path.len() <= PART_BYTES_MAX { path.into() } else { named::name(path).as_str().into() }
 }
 
 fn faults_of(manifest: &Manifest) -> Faults {
@@ -274,4 +283,18 @@ fn faults_of(manifest: &Manifest) -> Faults {
 fn until(profile: &QuotaProfile, now_unix_ms: u64) -> u64 {
     let is_daily = profile.limits.iter().any(|limit| matches!(limit.kind, QuotaKind::Daily { .. }));
     if is_daily { now_unix_ms - now_unix_ms % DAY_MS + DAY_MS } else { u64::MAX }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_path_is_bounded_and_tells_paths_apart() {
+        const { assert!(ratelimit::quota::NAME_BYTES_MAX < PART_BYTES_MAX) };
+        let long = |last: &str| part_of(&format!("/{}{last}", "x".repeat(60_000)));
+        assert!(long("a").len() <= PART_BYTES_MAX);
+        assert_ne!(long("a"), long("b"));
+        assert_eq!(&*part_of("/v1/users/7"), "/v1/users/7");
+    }
 }
