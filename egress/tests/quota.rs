@@ -233,3 +233,55 @@ fn what_counts_as_a_failure_is_the_connectors_to_say() {
     }
     assert_eq!(asked.load(Ordering::Relaxed), 30);
 }
+
+const ONE_SLOT: &str = "[quota]\nchecked = \"2026-11-30\"\nsources = [\"https://example.com\"]\n\
+                        [[quota.limit]]\nname = \"slots\"\nlevel = \"connection\"\nkind = \"concurrent\"\ncap = 1\n";
+
+#[test]
+fn a_hop_gives_its_slot_back_before_the_next_one_asks_for_it() {
+    let origin = Origin::provider_saying(|_| None);
+    let rig = Rig::with_limits(&origin, ONE_SLOT);
+    let answer = call(&rig, "/away", "Tidegate-Follow-Redirects: 3\r\n");
+    assert_eq!(status(&answer), 200, "{answer}");
+}
+
+#[test]
+fn a_slot_is_in_use_for_as_long_as_a_websocket_is_open() {
+    let origin = Origin::provider_saying(|head| {
+        let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                        Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+        head.contains("/base/ws").then(|| switched.to_owned())
+    });
+    let rig = Rig::with_limits(&origin, ONE_SLOT);
+    let mut client = rig.open();
+    let token = rig.token();
+    client.send(
+        format!(
+            "GET /c/conn_api/ws HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {token}\r\nConnection: Upgrade\r\n\
+             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        .as_bytes(),
+    );
+    let head = client.read_head();
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    let parked = call(&rig, "/other", "");
+    assert_eq!(status(&parked), 429, "{parked}");
+    drop(client);
+    let after = call(&rig, "/other", "Prefer: wait=10\r\n");
+    assert_eq!(status(&after), 200, "{after}");
+}
+
+/// Its throttles are looked for in bodies, and this one breaks off.
+#[test]
+fn an_answer_that_breaks_off_is_no_whole_one_for_having_been_looked_into() {
+    let says =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[1,2,\r\nzz\r\n";
+    let (origin, _) = first(1, says);
+    let limits = "[quota]\nchecked = \"2026-11-30\"\nsources = [\"https://example.com\"]\n\
+                  [[quota.signal]]\nstatus = [200]\nbody = { at = \"errors[].extensions.code\", values = [\"THROTTLED\"] }\n\
+                  level = \"app\"\npark = \"3s\"\n";
+    let rig = Rig::with_limits(&origin, limits);
+    let answer = call(&rig, "/graphql", "");
+    assert_eq!((status(&answer), field(&answer, "content-length")), (200, None), "{answer}");
+    assert!(!answer.ends_with("0\r\n\r\n"), "{answer}");
+}

@@ -173,8 +173,7 @@ impl Running {
                 Ok(answered) => answered,
                 Err(fault) => return Err(self.fail(judge, hop, &asked, has_credential, fault)),
             };
-            let permit = Arc::clone(&answered.permit);
-            answered.park = take_note(&permit, &asked, &mut answered).await;
+            answered.park = take_note(&asked, &mut answered).await;
             let (status, went) = (answered.response.status(), answered.went.clone());
             judge.answered(answered.response.headers());
             self.end(judge, HopRecord::new(hop, &asked, has_credential, HopEnd::Answered { status, went }));

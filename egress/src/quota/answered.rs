@@ -13,7 +13,7 @@ use ratelimit::signals::{self, Answered as Read, Call, Observation, Reading, Sca
 use super::Quota;
 use super::metering::Line;
 use super::park::{Park, ParkedBy};
-use super::permit::{Leased, Permit};
+use super::permit::Leased;
 use crate::Asked;
 use crate::forward::Answered;
 
@@ -22,7 +22,9 @@ const PEEK: Duration = Duration::from_millis(500);
 
 /// Reads an answer: what is left of limits, what the call did cost, and whether the provider throttles. Then it says to
 /// the breaker how the call ended. A throttle parks its level on every node, and comes back as what the caller is told.
-pub(crate) async fn take_note(permit: &Permit, asked: &Asked, answered: &mut Answered) -> Option<Park> {
+pub(crate) async fn take_note(asked: &Asked, answered: &mut Answered) -> Option<Park> {
+    // The call's place and units are the answer's: who drops that gives them back.
+    let permit = &*answered.permit;
     let status = answered.response.status();
     let (Some(leased), Some(quota)) = (&permit.leased, permit.quota()) else {
         permit.ended(outcome_of(status));

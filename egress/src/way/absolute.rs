@@ -60,8 +60,7 @@ where
         trace.is_sending(&tally);
         let sending = self.parts.forward.send(hop);
         let mut answered = call.drive(exchange, pin!(sending)).await.map_err(|no| trace.so_far(no))??;
-        let permit = Arc::clone(&answered.permit);
-        answered.park = take_note(&permit, &noted, &mut answered).await;
+        answered.park = take_note(&noted, &mut answered).await;
         trace.went(&answered.went);
         let version = answered.response.version();
         node.names.add_via(answered.response.headers_mut(), version);
@@ -87,7 +86,7 @@ where
         }
         if let Some(upgraded) = upgraded {
             let (head, _) = response.into_parts();
-            return self.switch(answering, head, upgraded, trace);
+            return self.switch(answering, (head, upgraded), permit, trace);
         }
         if let Some(running) = &running {
             running.carries(Carries::Answer(Arc::clone(&tally)));

@@ -12,6 +12,7 @@ use super::absolute::Answering;
 use super::instant_of;
 use crate::Egress;
 use crate::forward::Upgraded;
+use crate::quota::Permit;
 use crate::running::Carries;
 use crate::trace::Trace;
 use crate::tunnel::{Bounds, Content, Enforcement, Side, Tunnel};
@@ -25,8 +26,8 @@ where
     pub(super) fn switch(
         &self,
         answering: Answering<'_>,
-        mut head: http::response::Parts,
-        upgraded: Upgraded,
+        (mut head, upgraded): (http::response::Parts, Upgraded),
+        permit: Arc<Permit>,
         trace: &mut Trace,
     ) -> Reply {
         let Answering { node, identified, authority, kept } = answering;
@@ -51,7 +52,8 @@ where
         Takeover::new(head.status, head.headers, move |raw: Raw| async move {
             let ended = tunnel.run(raw, upgraded, &open).await;
             trace.tunnel_ended(&ended.end);
-            drop((open, kept));
+            // Slots of concurrency are in use for as long as it is open.
+            drop((open, kept, permit));
         })
         .into()
     }
