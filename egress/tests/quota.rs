@@ -271,6 +271,14 @@ fn a_slot_is_in_use_for_as_long_as_a_websocket_is_open() {
     assert_eq!(status(&after), 200, "{after}");
 }
 
+#[test]
+fn a_retry_that_is_redirected_spends_one() {
+    let origin = Origin::provider();
+    let rig = Rig::with_connection_to(&origin);
+    let answer = call(&rig, "/away", "Tidegate-Follow-Redirects: 3\r\nTidegate-Attempt: retry\r\n");
+    assert_eq!((status(&answer), field(&answer, "tidegate-retry-budget")), (200, Some("9")), "{answer}");
+}
+
 /// Its throttles are looked for in bodies, and this one breaks off.
 #[test]
 fn an_answer_that_breaks_off_is_no_whole_one_for_having_been_looked_into() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use listen::{Exchange, Reply};
 use outbound::dial::Connect;
+use ratelimit::retry_budget::Attempt;
 
 use super::absolute::{Answering, request_body};
 use crate::answer::HOPS;
@@ -14,7 +15,7 @@ use crate::forward::redirect::{HopEnd, HopRecord, hops_field};
 use crate::forward::{Answered, HopFault, Passage, Tally};
 use crate::governed::{self, Called, Follow, GovernedCall, NotJudged, StaticCredentials};
 use crate::no::No;
-use crate::serve::{Asking, Going};
+use crate::serve::{Asking, Going, Terms};
 use crate::trace::Trace;
 use crate::tunnel::Side;
 use crate::{Asked, Call, Egress, SendState};
@@ -108,7 +109,9 @@ where
         if let Some(running) = self.call.running() {
             running.moves_to(&asked.authority);
         }
-        match self.egress.judge(&self.asking, asked, self.trace).await {
+        // The call is one attempt, however many hops it has: the first one was counted.
+        let terms = Terms { attempt: Attempt::AfterPark, ..self.asking.terms };
+        match self.egress.judge(&Asking { terms, ..self.asking }, asked, self.trace).await {
             Ok(judged) => Ok(own_tls(judged.passage, self.entry, asked, is_trusted)),
             Err(no) => Err(NotJudged { refusal: no.refusal, detail: no.detail, park: no.park }),
         }
