@@ -15,8 +15,8 @@
 //! learns what living holders were granted, and cannot know what dead ones spent of windows that go on.
 //!
 //! **Who may log in** needs `+fcall +function|load +get +set +hget +hmget +hset +hdel +hlen +hgetall +hincrby +hscan
-//! +zadd +zrem +zrange +zcard +del +pexpire +time +info +spublish +ssubscribe +ping +hello`, in a cluster
-//! also `+cluster|slots`, keys `~{q:*` and channels `&{q:*`.
+//! +zadd +zrem +zrange +zcard +del +pexpire +time +info +spublish +ssubscribe +sunsubscribe +ping +hello`, in
+//! a cluster also `+cluster|slots`, keys `~{q:*` and channels `&{q:*`.
 
 mod centre;
 mod cluster;
