@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::quota::op::{Body, Class, GiveBack, LEGS_MAX, Lessee, Op};
 
-use super::bucket::App;
+use super::bucket::{App, Bucket};
 use super::cell::{Care, Cell};
 use super::counters::add;
 use super::leases::{Common, Effects};
@@ -138,6 +138,15 @@ impl<W: Token> Shard<W> {
             cell.is_to_tell = true;
             let spread_ms = (u64::from(cell.rule.lease_ms) / 4).max(1);
             self.look_at(place, now_ms + common.random() % spread_ms);
+        }
+    }
+
+    /// Refusals of this bucket are over.
+    pub(super) fn forgive(&mut self, bucket: &Arc<Bucket>) {
+        for place in 0..self.places_len() {
+            if let Some(cell) = self.cell_mut(place).filter(|cell| Arc::ptr_eq(&cell.bucket, bucket)) {
+                cell.forgive();
+            }
         }
     }
 }

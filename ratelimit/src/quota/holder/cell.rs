@@ -172,7 +172,13 @@ impl Cell {
     }
 
     /// What a call of so many units meets that waits until its deadline.
-    pub(super) fn standing(&self, units: u32, class: Class, deadline_ms: u64, now_ms: u64) -> Standing {
+    pub(super) fn standing(
+        &self,
+        (rule, units): (&Rule, u32),
+        class: Class,
+        deadline_ms: u64,
+        now_ms: u64,
+    ) -> Standing {
         if let Some((until_ms, why)) = self.bucket.park(now_ms) {
             return Standing::Refused { until_ms, reason: Reason::Park(why) };
         }
@@ -183,11 +189,22 @@ impl Cell {
         let is_refused = now_ms < refused.until_ms
             && units >= refused.units
             && (class == Class::Bulk || !refused.is_bulk_only)
-            && (refused.until_ms < deadline_ms || !refused.is_short);
+            && (refused.until_ms < deadline_ms || !refused.is_short)
+            && !self.is_older_than(rule);
         if is_refused {
             return Standing::Refused { until_ms: refused.until_ms, reason: refused.reason };
         }
         Standing::Missing
+    }
+
+    /// Whether this rule is no older than the one that the lease is of, and says something else.
+    fn is_older_than(&self, rule: &Rule) -> bool {
+        *rule != *self.rule && rule.cfgver >= self.rule.cfgver
+    }
+
+    /// What was refused may be granted now: the bucket is as new, or its rule is another.
+    pub(super) fn forgive(&mut self) {
+        (self.refused, self.release_ms) = (Refused::NOTHING, 0);
     }
 
     /// Takes units for a call. Its standing is ready.
@@ -507,6 +524,9 @@ impl Cell {
             if station.rule.is_rate() != self.rule.is_rate() {
                 // Units of the one are not slots of the other.
                 (self.left, self.granted, self.expires_ms, self.since) = (0, 0, 0, self.in_use);
+            }
+            if self.is_older_than(&station.rule) {
+                self.forgive();
             }
             self.rule = Arc::clone(&station.rule);
         }

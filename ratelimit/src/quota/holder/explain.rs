@@ -59,7 +59,7 @@ impl<W: Token> Leases<W> {
         let legs = route.0.legs.iter().zip(places).map(|(station, place)| {
             let cell = shard.cell(place);
             let standing = match (cell, station.bucket.park(now_ms)) {
-                (Some(cell), _) => cell.standing(station.units(cost), class, now_ms, now_ms),
+                (Some(cell), _) => cell.standing((&station.rule, station.units(cost)), class, now_ms, now_ms),
                 (None, Some((until_ms, why))) => Standing::Refused { until_ms, reason: Reason::Park(why) },
                 (None, None) => Standing::Missing,
             };

@@ -344,8 +344,14 @@ impl<W: Token> Leases<W> {
         bucket.hear(generation);
         if ms > 0 {
             bucket.park_until(now_ms + ms.min(crate::quota::op::PARK_MS_MAX), why);
-        } else if !bucket.is_penalised.load(Ordering::Relaxed) {
+            return;
+        }
+        if !bucket.is_penalised.load(Ordering::Relaxed) {
             bucket.unpark();
+        }
+        // An operator's doing, and seldom: what was refused before is asked for anew.
+        for mut shard in self.shards.each() {
+            shard.forgive(&bucket);
         }
     }
 

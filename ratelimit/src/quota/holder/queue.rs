@@ -140,7 +140,10 @@ impl<W: Token> Shard<W> {
         let mut refused: Option<(u64, usize, Reason)> = None;
         for (leg, (&place, station)) in places.iter().zip(&call.route.0.legs).enumerate() {
             let standing = match self.cell(place) {
-                Some(cell) => cell.standing(station.units(call.cost), call.class, call.deadline_ms, now_ms),
+                Some(cell) => {
+                    let wants = (&*station.rule, station.units(call.cost));
+                    cell.standing(wants, call.class, call.deadline_ms, now_ms)
+                }
                 None => match station.bucket.park(now_ms) {
                     Some((until_ms, why)) => Standing::Refused { until_ms, reason: Reason::Park(why) },
                     None => Standing::Missing,

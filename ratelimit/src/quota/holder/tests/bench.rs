@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::quota::holder::{Effects, Hold, Leases, Need, Parked, Per, Route, Sending, Settings, Taken, Token, Verdict};
 use crate::quota::{
-    Application, AskError, Body, BucketKey, Class, Core, Describe, Epoch, HolderId, Kind, Level, Memory, Metered, Name,
-    Op, Reply, Rule, RuleSpec, Share,
+    Application, AskError, Body, BucketKey, BucketView, Class, Core, Describe, Epoch, HolderId, Kind, Level, Memory,
+    Metered, Name, Op, Reply, Rule, RuleSpec, Share,
 };
 
 pub(super) const START_MS: u64 = 1_700_000_000_000;
@@ -146,11 +146,20 @@ impl Bench {
 
     /// What the centre counts of a bucket.
     pub(super) fn used(&mut self, need: &Need) -> u64 {
+        self.view(need).map_or(0, |view| view.used)
+    }
+
+    /// The bucket's generation at the centre; 0 of one that it does not have.
+    pub(super) fn generation(&mut self, need: &Need) -> u64 {
+        self.view(need).map_or(0, |view| view.generation)
+    }
+
+    fn view(&mut self, need: &Need) -> Option<BucketView> {
         let describe = Body::Describe(Describe { after: None, limit: 100 });
         let op = Op { application: need.application.clone(), body: describe };
         let crate::quota::Answer::Buckets(views) = self.core.step(START_MS + self.now_ms, &op).answer else {
             panic!("not a view");
         };
-        views.iter().find(|view| view.key == *need.bucket.key).map_or(0, |view| view.used)
+        views.into_iter().find(|view| view.key == *need.bucket.key)
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use crate::quota::holder::{Degraded, Hold, Per, Reason, Seen, Settings, Source, Spoilt};
-use crate::quota::{AskError, Body, Class, Denial, Kind, Level, Why};
+use crate::quota::{AskError, Body, Class, Denial, Kind, Level, Op, Rule, RuleSpec, Why};
 
 use super::bench::{Bench, fixed, need, rule};
 
@@ -82,6 +82,50 @@ fn a_refusal_costs_no_question_until_it_is_over() {
         bench.hold(&route, 1).unwrap_err();
     }
     assert_eq!(bench.leases.counters().snapshot().operations, asked);
+}
+
+#[test]
+fn a_refusal_ends_when_the_bucket_is_reset() {
+    let mut bench = bench();
+    let needs = [need("a", Level::App, "minute", fixed(1))];
+    let route = bench.route("t", &needs);
+    let never = bench.route("u", &needs);
+    let taken = bench.hold(&route, 1).unwrap();
+    bench.finish(&taken, true);
+    bench.hold(&route, 1).unwrap_err();
+    let first = bench.hold(&never, 1).unwrap_err();
+    let (application, key) = (&needs[0].application, &needs[0].bucket.key);
+    let reset = Op { application: application.clone(), body: Body::Reset((**key).clone()) };
+    bench.ask(&reset).unwrap();
+    let generation = bench.generation(&needs[0]);
+    bench.leases.pushed(application, key, generation, 0, Why::Operator, bench.now_ms);
+    // Also for one who never had a lease, and is told its own time once the limit is used up again.
+    let taken = bench.hold(&never, 1).unwrap();
+    bench.finish(&taken, true);
+    let again = bench.hold(&never, 1).unwrap_err();
+    assert!(again.release_ms <= first.release_ms, "{again:?}, {first:?}");
+}
+
+#[test]
+fn a_refusal_ends_with_the_rule_that_it_was_by() {
+    let mut bench = bench();
+    let before = need("a", Level::Connection, "minute", fixed(1));
+    let route = bench.route("t", std::slice::from_ref(&before));
+    let taken = bench.hold(&route, 1).unwrap();
+    bench.finish(&taken, true);
+    bench.hold(&route, 1).unwrap_err();
+    let asked = bench.leases.counters().snapshot().operations;
+
+    // The same rule, worked out for another kind of request, is not another one.
+    let same = bench.route("t", &[need("a", Level::Connection, "minute", fixed(1))]);
+    bench.hold(&same, 1).unwrap_err();
+    assert_eq!(bench.leases.counters().snapshot().operations, asked);
+
+    let spec = RuleSpec { cfgver: 2, cap: 2, ..*fixed(1) };
+    let raised = bench.route("t", &[need("a", Level::Connection, "minute", Rule::checked(spec).unwrap())]);
+    let taken = bench.hold(&raised, 1).unwrap();
+    bench.finish(&taken, true);
+    bench.hold(&raised, 1).unwrap_err();
 }
 
 #[test]
@@ -306,7 +350,7 @@ fn a_refusal_of_the_provider_stops_everybody_here_at_once_and_is_told_until_it_i
     let view = bench.used(&needs[0]);
     assert!(view > 0 && bench.leases.is_told());
     // The centre knows: it is parked there for what is left, and paced afterwards.
-    let op = crate::quota::Op {
+    let op = Op {
         application: needs[0].application.clone(),
         body: Body::Describe(crate::quota::Describe { after: None, limit: 1 }),
     };
