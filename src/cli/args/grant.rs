@@ -73,7 +73,7 @@ pub(crate) struct GrantMint {
     /// The automation that the run is of, for records
     #[arg(long, value_name = "ID")]
     pub(crate) automation: Option<String>,
-    /// The class that the run is of, for records
+    /// The class that the run is of: calls of `bulk` go after the tenant's others
     #[arg(long, value_name = "CLASS")]
     pub(crate) class: Option<String>,
     /// A network that the caller has to be in; again for more [default: any]
