@@ -27,6 +27,8 @@ const SHORT_MS: u64 = 20;
 /// How soon to ask again after a first no, and at most after many.
 const REFUSED_MS: u64 = 10;
 const REFUSED_MS_MAX: u64 = 250;
+/// Within what time those come again who were refused of a window that is longer.
+const RELEASED_WITHIN_MS: u64 = 60_000;
 
 /// A lease, what is left of it, and what is under way about it.
 ///
@@ -330,14 +332,15 @@ impl Cell {
     }
 
     /// When a call that is refused until then may come again: at least one unit's time after the last one that was
-    /// told so, a window later at most.
+    /// told so, a window later at most. Of a long window it is a part: most of its units are there again at once, and who
+    /// asks often must not be sent away for ever longer.
     pub(super) fn release_of(&mut self, units: u32, until_ms: u64) -> u64 {
         if !self.rule.is_rate() {
             return until_ms;
         }
-        let window_ms = self.rule.window_ms();
-        let at_ms = until_ms.max(self.release_ms.min(until_ms + window_ms.max(1_000)));
-        self.release_ms = at_ms + window_ms * u64::from(units) / u64::from(self.rule.cap);
+        let span_ms = self.rule.window_ms().min(RELEASED_WITHIN_MS);
+        let at_ms = until_ms.max(self.release_ms.min(until_ms + span_ms.max(1_000)));
+        self.release_ms = at_ms + span_ms * u64::from(units) / u64::from(self.rule.cap);
         at_ms
     }
 

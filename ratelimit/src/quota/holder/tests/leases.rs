@@ -85,6 +85,25 @@ fn a_refusal_costs_no_question_until_it_is_over() {
 }
 
 #[test]
+fn who_asks_often_of_a_long_window_is_not_sent_away_for_longer_each_time() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut bench = bench();
+    let hourly = rule(Kind::Fixed { window_ms: HOUR_MS, offset_ms: 0 }, 2);
+    let route = bench.route("t", &[need("a", Level::Connection, "hourly", hourly)]);
+    for _ in 0..2 {
+        let taken = bench.hold(&route, 1).unwrap();
+        bench.finish(&taken, true);
+    }
+    let ends_ms = HOUR_MS - (super::bench::START_MS + bench.now_ms) % HOUR_MS;
+    for _ in 0..20 {
+        let parked = bench.hold(&route, 1).unwrap_err();
+        assert_eq!(parked.reason, Reason::Denied(Denial::Exhausted));
+        // Those that come again at the window's end do so within a minute, and ten seconds of chance.
+        assert!((ends_ms..=ends_ms + 71_000).contains(&parked.release_ms), "{parked:?}, {ends_ms} ms are left");
+    }
+}
+
+#[test]
 fn a_refusal_ends_when_the_bucket_is_reset() {
     let mut bench = bench();
     let needs = [need("a", Level::App, "minute", fixed(1))];
