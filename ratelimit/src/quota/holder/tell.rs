@@ -394,12 +394,12 @@ impl Watch {
 
     /// When what was seen is to be told.
     fn due_ms(&self, now_ms: u64) -> u64 {
-        let is_little = match (self.limit, self.remaining, self.told) {
-            (_, Some(0), told) => told != Some(0),
-            (Some(limit), Some(remaining), told) => {
-                remaining < limit / 10 && told.is_none_or(|told| remaining < told / 2)
-            }
-            _ => false,
+        // Many say what is left, and not of how much.
+        let limit = self.limit.unwrap_or(self.rule.cap);
+        let is_little = match (self.remaining, self.told) {
+            (Some(0), told) => told != Some(0),
+            (Some(remaining), told) => remaining < limit / 10 && told.is_none_or(|told| remaining < told / 2),
+            (None, _) => false,
         };
         if is_little {
             self.sent_ms + URGENT_MS

@@ -540,6 +540,19 @@ fn headers_are_told_seldom_and_at_once_when_little_is_left() {
 }
 
 #[test]
+fn that_little_is_left_is_told_at_once_also_where_nothing_says_of_how_much() {
+    let mut bench = bench();
+    let needs = [need("a", Level::Connection, "minute", fixed(1_000))];
+    let route = bench.route("t", &needs);
+    let taken = bench.hold(&route, 1).unwrap();
+    let seen = Seen { limit: None, remaining: Some(50), reset_ms: None };
+    bench.leases.observed(&taken, 0, seen, bench.now_ms);
+    bench.finish(&taken, true);
+    bench.pass(2);
+    assert!(bench.used(&needs[0]) >= 950, "{}", bench.used(&needs[0]));
+}
+
+#[test]
 fn what_a_provider_counts_beyond_what_was_granted_is_an_overshoot() {
     let mut bench = bench();
     let needs = [need("a", Level::Connection, "minute", fixed(1_000))];
