@@ -113,6 +113,7 @@ pub(super) fn whole(shown: &Shown, shell: &mut Shell<'_>) -> Outcome<()> {
         || "as much as each wants".to_owned(),
         |lambda| format!("{} a second and weight each", milli(lambda)),
     );
+    let is_limit = line.rule.kind != "none";
     let seen = line.limit_seen.map_or_else(|| "none lower".to_owned(), |seen| seen.to_string());
     print_fields(
         &mut shell.out,
@@ -120,7 +121,7 @@ pub(super) fn whole(shown: &Shown, shell: &mut Shell<'_>) -> Outcome<()> {
             ("bucket", safe(&line.bucket)),
             ("rule", safe(&line.rule.words)),
             ("used", line.used.to_string()),
-            ("room", line.room.to_string()),
+            ("room", if is_limit { line.room.to_string() } else { "any".to_owned() }),
             ("limit in answers", seen),
             ("parked", park),
             ("released", released),

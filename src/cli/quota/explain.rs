@@ -3,6 +3,7 @@
 use super::super::Shell;
 use super::super::args::{ClassWord, QuotaExplain};
 use super::super::exit::{Exit, Outcome};
+use super::super::faults::counted;
 use super::super::out::Tone;
 use super::super::table::{Cell, Table, print_fields};
 use super::super::when;
@@ -72,11 +73,10 @@ fn watched(line: &RunawayLine) -> String {
 }
 
 fn breaker(line: &BreakerLine) -> String {
-    let (name, phase) = (safe(&line.who.name), safe(&line.phase));
-    if line.times == 0 && line.calls == 0 {
-        return format!("{name}: {phase}");
-    }
-    format!("{name}: {phase}; {} of {} calls failed, opened {} times in a row", line.faults, line.calls, line.times)
+    let state = format!("{}: {}", safe(&line.who.name), safe(&line.phase));
+    let counts = (line.calls > 0).then(|| format!("{} of {} calls failed", line.faults, line.calls));
+    let opened = (line.times > 0).then(|| format!("opened {} in a row", counted(line.times, "time")));
+    [Some(state), counts, opened].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn row(level: &LevelLine) -> Vec<Cell> {
@@ -93,11 +93,15 @@ fn row(level: &LevelLine) -> Vec<Cell> {
     let centre = level.centre.as_ref();
     let is_limit = centre.is_some_and(|line| line.rule.kind != "none");
     let number = |of: Option<u64>| of.filter(|_| is_limit).map_or_else(|| Cell::from("-"), |number| Cell::new(&number));
-    let counts = match (centre.map(|line| &line.refusal), &level.unanswered) {
-        (_, Some(fault)) => Cell::untrusted(fault).with(Tone::Warn),
-        (Some(Some(refusal)), None) => said(refusal),
-        (Some(None), None) => Cell::toned(Tone::Good, "grants"),
-        (None, None) => Cell::from("not asked yet"),
+    let park = centre.and_then(|line| line.park.as_ref());
+    let park = park.map(|park| RefusalLine { reason: park.why.clone(), retry_ms: park.ms });
+    let refusal = park.or_else(|| centre?.refusal.clone().filter(|_| level.units > 0));
+    let counts = match (refusal, centre, &level.unanswered) {
+        (_, _, Some(fault)) => Cell::untrusted(fault).with(Tone::Warn),
+        (Some(refusal), ..) => said(&refusal),
+        (None, Some(_), None) if level.units == 0 => Cell::from("not parked"),
+        (None, Some(_), None) => Cell::toned(Tone::Good, "grants"),
+        (None, None, None) => Cell::from("not asked yet"),
     };
     vec![
         name(&level.bucket),

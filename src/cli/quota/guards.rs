@@ -29,7 +29,11 @@ pub(super) fn breaker_table(found: &Guards<BreakerLine>, shell: &mut Shell<'_>) 
     for line in &found.lines {
         let is_closed = line.phase == "closed";
         let tone = if is_closed { Tone::Plain } else { Tone::Bad };
-        let waits = if is_closed { "-".to_owned() } else { when::distance(line.retry_ms) };
+        let waits = match (is_closed, line.retry_ms) {
+            (true, _) => "-".to_owned(),
+            (false, 0) => "the next call probes".to_owned(),
+            (false, ms) => when::distance(ms),
+        };
         let counted = if is_closed { format!("{}/{}", line.faults, line.calls) } else { "-".to_owned() };
         table.row(vec![
             name(&line.who.name),

@@ -17,17 +17,17 @@ use super::{Desk, DeskError};
 use crate::control::time::rfc3339;
 
 /// What a call would come to.
-struct Outlook {
-    fate: Fate,
-    said: String,
-    release_ms: Option<u64>,
+pub(super) struct Outlook {
+    pub(super) fate: Fate,
+    pub(super) said: String,
+    pub(super) release_ms: Option<u64>,
 }
 
 /// One level, from both sides.
-struct Seen {
-    name: BucketName,
-    leg: LegView,
-    centre: Result<Option<BucketView>, String>,
+pub(super) struct Seen {
+    pub(super) name: BucketName,
+    pub(super) leg: LegView,
+    pub(super) centre: Result<Option<BucketView>, String>,
 }
 
 impl Desk {
@@ -102,7 +102,7 @@ impl Outlook {
     }
 }
 
-fn outlook(explained: &Explained, levels: &[Seen]) -> Outlook {
+pub(super) fn outlook(explained: &Explained, levels: &[Seen]) -> Outlook {
     let stopped = paused(explained)
         .or_else(|| refused(explained))
         .or_else(|| shut(explained))
@@ -180,8 +180,9 @@ fn parked_there(levels: &[Seen]) -> Option<Outlook> {
                 unknown.get_or_insert(Outlook { fate: Fate::Unknown, said, release_ms: None });
             }
             Ok(Some(view)) => {
-                let refusal = view.refusal.filter(|of| leg.units > 0 || matches!(of, RefusalView::Parked { .. }));
-                if let Some(refusal) = refusal {
+                // A park is one also while the centre listens, and nobody else heeds what is only heeded.
+                let park = view.park.map(|park| RefusalView::Parked { ms: park.ms, why: park.why });
+                if let Some(refusal) = park.or_else(|| view.refusal.filter(|_| leg.units > 0)) {
                     return Some(refused_there(name, refusal));
                 }
                 if u64::from(leg.units) > view.room {

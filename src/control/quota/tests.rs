@@ -497,3 +497,43 @@ async fn runaways_are_listed_resumed_and_announced() {
         assert!(matches!(bench.guard(of.clone(), act), Err(DeskError::Refused(_))), "{of:?} {act:?}");
     }
 }
+
+/// A centre that has just begun listens, and its parks hold all the same.
+#[tokio::test]
+async fn a_park_is_the_reason_also_while_the_centre_listens() {
+    let bench = Bench::new();
+    let mut explained = {
+        let query = ExplainQuery {
+            tenant: acme(),
+            role: None,
+            connection: ConnectionId::parse("crm").unwrap(),
+            method: "GET".to_owned(),
+            path: "/".to_owned(),
+            bulk: false,
+            automation: None,
+        };
+        let desk = &bench.desk;
+        let question = egress::quota::Question {
+            tenant: &query.tenant,
+            role: None,
+            connection: &query.connection,
+            method: http::Method::GET,
+            path: "/",
+            class: Class::Interactive,
+            automation: None,
+        };
+        desk.quota.explain(&desk.snapshot.load(), &question).unwrap()
+    };
+    bench.act(HUBSPOT_ANY, Act::Park { ms: 60_000 }).await.unwrap();
+    let name: BucketName = HUBSPOT_ANY.parse().unwrap();
+    let mut view = bench.desk.bucket(&name).await.unwrap().unwrap();
+    view.refusal = Some(ratelimit::quota::RefusalView::Learning { ms: 300 });
+    let levels = std::mem::take(&mut explained.levels).into_iter().map(|leg| {
+        let name = BucketName { application: leg.application.clone(), key: leg.key.clone() };
+        let centre = Ok(Some(view.clone()).filter(|view| view.key == name.key));
+        explain::Seen { name, leg, centre }
+    });
+    let outlook = explain::outlook(&explained, &levels.collect::<Vec<_>>());
+    assert_eq!(outlook.said, format!("{HUBSPOT_ANY} is parked by an operator"));
+    assert!(outlook.release_ms.is_some_and(|ms| ms > 50_000), "{:?}", outlook.release_ms);
+}
