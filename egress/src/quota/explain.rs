@@ -41,6 +41,8 @@ pub struct Explained {
     pub refused: Option<String>,
     /// None of a breaker that has had no fault lately: it is closed.
     pub breaker: (PairKey, Called, Option<breaker::View>),
+    /// Why the fleet's breaker of the provider would refuse it.
+    pub fleet: Option<breaker::Refused>,
     pub retries_left: u32,
     /// Whom the provider is told apart by.
     pub application: Application,
@@ -79,6 +81,7 @@ impl Quota {
             runaways: self.runaways_of(node, question, metering, now),
             refused,
             breaker: (pair, Called { tenant: question.tenant.clone(), kind, what }, self.breakers.view(pair, now)),
+            fleet: metering.provider().and_then(|provider| self.fleet.refusal(provider, now)),
             retries_left: self.budgets.remaining(pair, node.quota.budget, now),
             application: metering.application().clone(),
             levels: self.levels(node, question, (connection, metering), &asked, pool.as_deref())?,

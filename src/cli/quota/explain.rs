@@ -51,6 +51,10 @@ pub(super) fn print(answer: &ExplainAnswer, shell: &mut Shell<'_>) -> Outcome<()
     shell.out.line("")?;
     let mut fields: Vec<(&str, String)> = answer.runaways.iter().map(|line| ("watched", watched(line))).collect();
     fields.push(("breaker", breaker(&answer.breaker)));
+    fields.extend(answer.fleet_breaker.as_ref().map(|fleet| {
+        let waits = when::distance(fleet.retry_ms);
+        ("the fleet's", format!("{}, for {waits}", safe(&fleet.reason)))
+    }));
     fields.push(("retries left", answer.retries_left.to_string()));
     print_fields(&mut shell.out, &fields)?;
     shell.out.line("")?;

@@ -119,6 +119,7 @@ fn tables_say_everything_and_print_nothing_as_it_came() {
             calls: 0,
             faults: 0,
         },
+        fleet_breaker: Some(RefusalLine { reason: "half-open\u{1b}".to_owned(), retry_ms: 1_000 }),
         retries_left: 10,
         levels: vec![level.clone(), LevelLine { centre: None, unanswered: Some("no\u{7}".to_owned()), ..level }],
     };

@@ -90,6 +90,10 @@ impl Desk {
             application: explained.application.to_string(),
             runaways: runaways.collect(),
             breaker: guards::breaker(who(breaker, Some(&called)), view),
+            fleet_breaker: explained.fleet.map(|refused| RefusalLine {
+                reason: guards::word(refused.phase).to_owned(),
+                retry_ms: refused.retry_after_ms,
+            }),
             retries_left: explained.retries_left,
             levels: levels.collect(),
         }
@@ -106,6 +110,7 @@ pub(super) fn outlook(explained: &Explained, levels: &[Seen]) -> Outlook {
     let stopped = paused(explained)
         .or_else(|| refused(explained))
         .or_else(|| shut(explained))
+        .or_else(|| shut_for_all(explained))
         .or_else(|| parked_here(levels))
         .or_else(|| parked_there(levels));
     if let Some(stopped) = stopped {
@@ -161,6 +166,12 @@ fn shut(explained: &Explained) -> Option<Outlook> {
         breaker::Phase::Open | breaker::Phase::Closed => "open, since calls failed",
     };
     Some(Outlook::parked(format!("the breaker of {name} is {what}"), Some(view.retry_after_ms)))
+}
+
+fn shut_for_all(explained: &Explained) -> Option<Outlook> {
+    let refused = explained.fleet?;
+    let said = "calls of many tenants to this provider failed, and the fleet lets one go at a time".to_owned();
+    Some(Outlook::parked(said, Some(refused.retry_after_ms)))
 }
 
 /// What this node would say without asking. What is only heeded is looked at first, as serving does.

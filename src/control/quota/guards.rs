@@ -218,13 +218,17 @@ pub(super) fn who(key: PairKey, called: Option<&Called>) -> WhoLine {
     }
 }
 
-/// None: it has had no fault lately.
-pub(super) fn breaker(who: WhoLine, view: Option<breaker::View>) -> BreakerLine {
-    let phase = match view.map_or(Phase::Closed, |view| view.phase) {
+pub(super) fn word(phase: Phase) -> &'static str {
+    match phase {
         Phase::Closed => "closed",
         Phase::Open => "open",
         Phase::HalfOpen => "half-open",
-    };
+    }
+}
+
+/// None: it has had no fault lately.
+pub(super) fn breaker(who: WhoLine, view: Option<breaker::View>) -> BreakerLine {
+    let phase = word(view.map_or(Phase::Closed, |view| view.phase));
     BreakerLine {
         who,
         phase: phase.to_owned(),

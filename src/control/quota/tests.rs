@@ -536,4 +536,8 @@ async fn a_park_is_the_reason_also_while_the_centre_listens() {
     let outlook = explain::outlook(&explained, &levels.collect::<Vec<_>>());
     assert_eq!(outlook.said, format!("{HUBSPOT_ANY} is parked by an operator"));
     assert!(outlook.release_ms.is_some_and(|ms| ms > 50_000), "{:?}", outlook.release_ms);
+    // The fleet's breaker is asked before any level, and after the tenant's own.
+    explained.fleet = Some(breaker::Refused { retry_after_ms: 700, phase: breaker::Phase::HalfOpen });
+    let shut = explain::outlook(&explained, &[]);
+    assert!(shut.said.contains("many tenants") && shut.release_ms == Some(700), "{}", shut.said);
 }

@@ -213,6 +213,9 @@ pub(crate) struct ExplainAnswer {
     pub(crate) application: String,
     pub(crate) runaways: Vec<RunawayLine>,
     pub(crate) breaker: BreakerLine,
+    /// Of the provider, for the fleet: why it would refuse the call.
+    #[serde(default)]
+    pub(crate) fleet_breaker: Option<RefusalLine>,
     pub(crate) retries_left: u32,
     pub(crate) levels: Vec<LevelLine>,
 }

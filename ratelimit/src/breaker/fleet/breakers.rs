@@ -134,6 +134,13 @@ impl FleetBreakers {
         standings.get(&provider.as_u64()).map_or(Phase::Closed, Standing::phase)
     }
 
+    /// Why a call would be refused, for people. Nothing is taken or wanted.
+    pub fn refusal(&self, provider: ProviderKey, now: Now) -> Option<Refused> {
+        let standings = self.standings.lock(shard(provider));
+        let standing = standings.get(&provider.as_u64())?;
+        standing.refusal(&self.settings.rules, now.mono_ms)
+    }
+
     /// Providers in trouble that this node looks after.
     pub fn troubled(&self) -> usize {
         self.troubled.load(Ordering::Relaxed)

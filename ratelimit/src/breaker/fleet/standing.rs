@@ -147,6 +147,17 @@ impl Standing {
         Look::Wanted(Refused { retry_after_ms: LEASE_RETRY_MS, phase })
     }
 
+    /// Why [`Self::admit`] would refuse a call, without one that wants to go.
+    pub(super) fn refusal(&self, rules: &FleetRules, now_ms: u64) -> Option<Refused> {
+        let has_probe = matches!(self.mine, Mine::Held { until_ms, .. } if now_ms < until_ms);
+        if self.fleet.is_closed() || has_probe {
+            return None;
+        }
+        let mut gate = self.fleet.gate;
+        let leased = Refused { retry_after_ms: LEASE_RETRY_MS, phase: self.phase() };
+        Some(gate.admit(&rules.gate, now_ms).err().unwrap_or(leased))
+    }
+
     /// Whether an ordinary call that was admitted then counts.
     pub(super) fn hears(&self, admitted_ms: u64) -> bool {
         self.fleet.is_closed() && admitted_ms >= self.since_ms

@@ -36,7 +36,9 @@ fn a_breaker_opens_for_all_and_one_call_of_all_nodes_is_the_probe() {
     open(&mut world);
     spread_the_word(&mut world);
     for node in 0..3 {
+        let looked = world.refusal(node);
         let refused = world.admit(node).unwrap_err();
+        assert_eq!(looked, Some(refused), "a look says what a call would meet");
         assert!(refused.phase == Phase::Open && (1..=100).contains(&refused.retry_after_ms), "{refused:?}");
     }
     world.advance(100);
@@ -47,6 +49,7 @@ fn a_breaker_opens_for_all_and_one_call_of_all_nodes_is_the_probe() {
     }
     assert_eq!(world.sum(|counters| counters.leases), 1);
     assert!(world.admit(1).is_err() && world.admit(2).is_err());
+    assert!(world.refusal(0).is_none() && world.refusal(1).is_some(), "it is there to be had, and a look takes none");
     let first = world.admit(0).unwrap();
     assert!(first.is_probe() && world.admit(0).is_err());
     world.report(0, 1, first, Outcome::Answered);
@@ -60,6 +63,7 @@ fn a_breaker_opens_for_all_and_one_call_of_all_nodes_is_the_probe() {
     for node in 0..3 {
         world.exchange(node);
         assert!(!world.admit(node).unwrap().is_probe(), "{node}");
+        assert_eq!(world.refusal(node), None);
     }
     assert_eq!((world.sum(|counters| counters.opened), world.sum(|counters| counters.closed)), (1, 1));
 }

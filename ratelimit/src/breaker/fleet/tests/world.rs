@@ -157,6 +157,11 @@ impl World {
         self.nodes[nth].breakers.admit(provider(), self.now(nth))
     }
 
+    /// What an operator is told; it takes no probe and wants none.
+    pub(super) fn refusal(&self, nth: usize) -> Option<Refused> {
+        self.nodes[nth].breakers.refusal(provider(), self.now(nth))
+    }
+
     pub(super) fn report(&self, nth: usize, tenant: u64, ticket: FleetTicket, outcome: Outcome) {
         let (breakers, now) = (&self.nodes[nth].breakers, self.now(nth));
         breakers.report(provider(), PairKey::of(tenant, 1), ticket, outcome, Faults::ALL, now);
