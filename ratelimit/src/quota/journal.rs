@@ -157,7 +157,7 @@ impl Journal {
                 let is_known = match kind {
                     BUCKET => core.restore(record),
                     NOTE | NO_NOTE => restored.notes.restore(record, kind == NOTE).is_some(),
-                    OPENED | HANDED_OVER => true,
+                    frame::SYNCED | OPENED | HANDED_OVER => true,
                     _ => false,
                 };
                 restored.unknown += u64::from(!is_known);

@@ -192,6 +192,31 @@ async fn a_torn_end_is_cut_and_damage_is_named() {
 }
 
 #[tokio::test]
+async fn what_was_handed_over_was_whole_and_is_never_taken_for_torn() {
+    let mut bench = Bench::new();
+    let centre = bench.open();
+    bench.take(&centre, &long(), 60).await;
+    centre.hand_over().unwrap();
+    let whole = fs::read(bench.path()).unwrap();
+    let damaged = bench.directory.path().join("damaged");
+    let open = |bytes: &[u8]| {
+        fs::write(&damaged, bytes).unwrap();
+        InProcess::open(&damaged, Arc::<ManualClock>::clone(&bench.clock), 10)
+    };
+    let head = whole.len() - 100;
+    for at in head..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 4;
+        assert!(matches!(open(&flipped), Err(OpenError::Damaged { .. })), "flipped at {at}");
+        assert!(matches!(open(&whole[..at]), Err(OpenError::Damaged { .. })), "cut at {at}");
+    }
+    // What was appended since may be torn.
+    drop(bench.open());
+    let begun = fs::read(bench.path()).unwrap();
+    assert!(begun.len() > whole.len() && open(&begun[..begun.len() - 1]).is_ok());
+}
+
+#[tokio::test]
 async fn the_file_stays_small_however_often_it_is_written() {
     let mut bench = Bench::new();
     let centre = bench.open();

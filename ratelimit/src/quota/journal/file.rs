@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::iter;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -55,14 +56,19 @@ impl JournalFile {
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed)?;
-        let mut number = 0;
+        let (mut number, mut synced) = (0, 0);
         let end = frame::read(&bytes, |frame| {
+            if frame.number == 0 {
+                synced = frame::synced(&frame);
+            }
             number = frame.number + 1;
             each(&frame);
         });
+        let damaged = |at: usize| OpenError::Damaged { path: path.to_owned(), offset: at as u64 };
         let whole = match end {
+            End::Whole(whole) if number < synced => return Err(damaged(whole)),
             End::Whole(whole) => whole,
-            End::Damaged(at) => return Err(OpenError::Damaged { path: path.to_owned(), offset: at as u64 }),
+            End::Damaged(at) => return Err(damaged(at)),
         };
         let mut journal = Self { path: path.to_owned(), file, _lock: lock, number, bytes: whole as u64 };
         journal.cut(whole as u64).map_err(failed)?;
@@ -97,8 +103,9 @@ impl JournalFile {
         let fresh_path = beside(&self.path, "new");
         let mut fresh = open_options().create(true).truncate(true).open(&fresh_path)?;
         fresh.write_all(&frame::MAGIC)?;
+        let head = frame::head_of(1 + groups.len() as u64);
         let (mut number, mut bytes) = (0, frame::MAGIC.len() as u64);
-        for records in groups {
+        for records in iter::once(&head).chain(groups) {
             let frame = frame::write(number, now_ms, records);
             fresh.write_all(&frame)?;
             (number, bytes) = (number + 1, bytes + frame.len() as u64);

@@ -9,11 +9,16 @@
 //! Integers are little-endian. A group is written by one write and synced before anybody is told. A power cut can
 //! therefore leave a last frame that is not whole, and nothing else: that one is cut off, because nobody was told of it.
 //! A frame that is not whole with a whole one behind it is damage, and is named with its place.
+//!
+//! A file that took another one's place was synced as a whole before. Its first frame says how many it had then, so that
+//! one of those that is not whole is damage, too, also the last.
 
 /// First bytes of a file.
 pub(super) const MAGIC: [u8; 8] = *b"TGQUOTA\x01";
 const MARK: [u8; 4] = [0xf7, b'Q', b'J', 0x1a];
 const HEAD: usize = 28;
+/// Kind of the record that says how many frames, its own included, the file had when it took another one's place.
+pub(super) const SYNCED: u8 = 0;
 /// Longest frame that is read. A writer makes a group of less.
 pub(super) const FRAME_BYTES_MAX: usize = 64 << 20;
 
@@ -54,6 +59,19 @@ pub(super) fn push(records: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     records.push(kind);
     records.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
     records.extend_from_slice(bytes);
+}
+
+/// The records of the first frame of a file that takes another one's place with so many frames.
+pub(super) fn head_of(frames: u64) -> Vec<u8> {
+    let mut records = Vec::new();
+    push(&mut records, SYNCED, &frames.to_le_bytes());
+    records
+}
+
+/// How many frames there have to be, by the first one.
+pub(super) fn synced(first: &Frame<'_>) -> u64 {
+    let record = first.records.iter().find(|(kind, _)| *kind == SYNCED);
+    record.and_then(|(_, bytes)| Some(u64::from_le_bytes((*bytes).try_into().ok()?))).unwrap_or(0)
 }
 
 /// Gives every whole frame of a file, magic included, to `each`, in order; where they end.
