@@ -83,8 +83,11 @@ impl Desk {
             }
             GuardWord::Resume => {
                 let done = self.quota.runaways.resume(key, now);
-                if let Some(whose) = whose.filter(|_| done) {
-                    self.quota.watcher.runaway(key, &whose, Event::Ended);
+                match whose.filter(|_| done) {
+                    Some(whose) => self.quota.watcher.runaway(key, &whose, Event::Ended),
+                    // Nobody can be named, but a crash within the hour would pause it again.
+                    None if done => self.quota.watcher.announced(key),
+                    None => {}
                 }
                 (done, if done { "resumed" } else { "it is neither throttled nor paused" })
             }

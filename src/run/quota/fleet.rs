@@ -14,6 +14,9 @@ use tokio::task::JoinHandle;
 
 use super::QuotaError;
 
+/// How often what happened is looked at, to be told.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
 /// For saying to other nodes that this one holds no probe any more.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -50,6 +53,7 @@ impl Fleet {
         let exchanging = runtime.spawn(async move {
             exchanged.run(register, clock, async { drop(stopped.await) }).await;
         });
+        runtime.spawn(keep_telling(Arc::clone(&breakers)));
         Ok(Self { breakers, stop, exchanging })
     }
 
@@ -59,5 +63,24 @@ impl Fleet {
         if tokio::time::timeout(CLOSING, self.exchanging).await.is_err() {
             tracing::warn!("the breakers of providers were not let go of in time: their probes end by themselves");
         }
+    }
+}
+
+/// Says when a provider was stopped for all tenants, and when it goes on. Which it is stands in the records of the calls
+/// that are refused, and in `tidegate quota explain`.
+async fn keep_telling(breakers: Arc<FleetBreakers>) {
+    let mut before = breakers.counters();
+    loop {
+        tokio::time::sleep(TELL_EVERY).await;
+        let now = breakers.counters();
+        if now.opened > before.opened {
+            let (providers, troubled) = (now.opened - before.opened, breakers.troubled());
+            tracing::warn!(providers, troubled, "the breaker of a provider opened, for all tenants");
+        }
+        if now.closed > before.closed {
+            let (providers, troubled) = (now.closed - before.closed, breakers.troubled());
+            tracing::info!(providers, troubled, "the breaker of a provider closed, for all tenants");
+        }
+        before = now;
     }
 }

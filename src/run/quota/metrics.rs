@@ -10,6 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
+use ratelimit::breaker::fleet::FleetBreakers;
 use ratelimit::quota::holder::{Holder, LATENCY_BOUNDS_MS, Reason, Snapshot};
 use ratelimit::quota::{InProcess, Life};
 
@@ -22,6 +23,7 @@ pub(super) struct Metrics {
     pub(super) store: Arc<Store>,
     pub(super) journal: InProcess,
     pub(super) keeper: Arc<Keeper>,
+    pub(super) fleet: Arc<FleetBreakers>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -44,6 +46,7 @@ impl Collector for Metrics {
         calls(&mut encoder, &counters)?;
         self.units(&mut encoder, &counters)?;
         self.guards(&mut encoder)?;
+        self.fleet(&mut encoder)?;
         self.gauges(&mut encoder)?;
         let help = "Answers of the store of quota, by how long they took";
         histogram(&mut encoder, "store", help, &counters.latency, counters.latency_sum_ms)?;
@@ -136,6 +139,29 @@ impl Metrics {
             ("runaways_paused", "Of these, how many are paused until an operator resumes them", read(&counts.paused)),
         ] {
             gauge(encoder, name, help, value)?;
+        }
+        Ok(())
+    }
+
+    fn fleet(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let counts = self.fleet.counters();
+        gauge(
+            encoder,
+            "fleet_troubled",
+            "Providers of which much failed lately for many tenants",
+            self.fleet.troubled() as u64,
+        )?;
+        for (name, help, value) in [
+            ("fleet_opened", "Breakers of providers that this node opened, for all tenants", counts.opened),
+            ("fleet_closed", "Breakers of providers that this node closed", counts.closed),
+            ("fleet_refused", "Calls that the breaker of a provider refused", counts.refused),
+            ("fleet_exchanges", "Exchanges of breakers of providers with other nodes", counts.exchanges),
+            ("fleet_exchanges_failed", "Of these, how many had no answer", counts.failures),
+            ("fleet_untracked", "Providers with faults for whose breaker there was no room", counts.untracked),
+        ] {
+            let counter = ConstCounter::new(value);
+            let name = format!("egress_quota_{name}");
+            counter.encode(encoder.encode_descriptor(&name, help, None, counter.metric_type())?)?;
         }
         Ok(())
     }

@@ -180,6 +180,7 @@ impl Quota {
             store: Arc::clone(&self.store),
             journal: self.journal.clone(),
             keeper: Arc::clone(&self.keeper),
+            fleet: Arc::clone(&self.opened.fleet),
         }
     }
 
