@@ -87,6 +87,7 @@ impl Fault {
             "TGEVICTS" => Self::Evicts,
             "ERR" if error.detail().is_some_and(|detail| detail.contains("Function not found")) => Self::NoLibrary,
             "ERR" if error.detail().is_some_and(|detail| detail.contains("unknown command")) => Self::NotLoaded,
+            "ERR" if error.detail().is_some_and(is_about_permission) => Self::NoPermission,
             _ if kind == ErrorKind::AuthenticationFailed => Self::WrongPassword,
             _ => Self::Other,
         }
@@ -154,6 +155,11 @@ impl Fault {
             Self::Other => AskError::Store("Redis failed"),
         }
     }
+}
+
+/// The function may be called, and a command in it may not: as Redis 7.0 says it, and as later ones do.
+fn is_about_permission(detail: &str) -> bool {
+    detail.contains("user executing the script can't run") || detail.contains("ACL failure in script")
 }
 
 #[cfg(test)]
