@@ -246,6 +246,11 @@ async fn what_is_wrong_has_a_name() {
     faulty(&mut node, &bucket, Fault::OutOfMemory, AskError::Store("Redis has reached maxmemory")).await;
     server.run(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
     node.ask_until_granted(&bucket).await;
+    server.run(&["ACL", "SETUSER", "default", "-hget", "-hmget", "-hset"]).await.unwrap();
+    let not_allowed = AskError::Store("the user of Redis may not do what quota needs");
+    faulty(&mut node, &bucket, Fault::NoPermission, not_allowed).await;
+    server.run(&["ACL", "SETUSER", "default", "+@all"]).await.unwrap();
+    node.ask_until_granted(&bucket).await;
     server.run(&["REPLICAOF", "127.0.0.1", "1"]).await.unwrap();
     faulty(&mut node, &bucket, Fault::ReadOnly, AskError::ReadOnly).await;
     server.run(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
@@ -258,6 +263,13 @@ async fn a_server_that_drops_keys_is_refused() {
     let mut node = Node::new(server.centre().0, 1);
     assert!(matches!(node.ask(&limit(10)).await, Err(AskError::Store(_))));
     assert_eq!(node.centre.fault(), Some(Fault::Evicts));
+    // What an operator is told to do helps without a restart, and what somebody changes later is noticed.
+    server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await.unwrap();
+    node.ask_until_granted(&limit(100)).await;
+    server.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let evicts = AskError::Store("Redis may drop keys: maxmemory-policy is not noeviction");
+    faulty(&mut node, &limit(100), Fault::Evicts, evicts).await;
 }
 
 #[tokio::test]

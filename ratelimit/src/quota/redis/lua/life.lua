@@ -2,21 +2,24 @@
 -- Lives of the server ----------------------------------------------------------------------------------------------------
 -- What a server granted last is not always known to the one that follows it: a replica that takes over, or the same one
 -- started again, may have lost a suffix of it, or everything. The process that answers is named by its run_id, which is
--- read once: a replica runs no function, and a library that is loaded into another process begins without this.
+-- taken once: a replica runs no function, and a library that is loaded into another process begins without this.
 
 local life = nil
 
+-- How long what a server says of its memory is believed: an operator may change it while it runs.
+local POLICY_MS = 1000
+
 local function this_life(now)
-  if life then return life end
+  if life and now >= life.looked and now < life.looked + POLICY_MS then return life end
   local about = about_server()
-  life = {
-    id = tonumber(sub(string.match(about, 'run_id:(%x+)'), 1, 13), 16),
-    since = now,
-    -- A server that drops keys for want of memory forgets what it granted, and does not say so.
-    evicts = string.match(about, 'maxmemory_policy:(%S+)') ~= 'noeviction' and
-             string.match(about, 'maxmemory:(%d+)') ~= '0',
-  }
-  life.word = format('%d', life.id)
+  if not life then
+    life = { id = tonumber(sub(string.match(about, 'run_id:(%x+)'), 1, 13), 16), since = now }
+    life.word = format('%d', life.id)
+  end
+  life.looked = now
+  -- A server that drops keys for want of memory forgets what it granted, and does not say so.
+  life.evicts = string.match(about, 'maxmemory_policy:(%S+)') ~= 'noeviction' and
+                string.match(about, 'maxmemory:(%d+)') ~= '0'
   return life
 end
 
