@@ -116,7 +116,8 @@ impl Quota {
     /// until several connections of an application are throttled together.
     fn park(&self, leased: &Leased, throttle: &Throttle) -> Park {
         let mut level = Level::from(throttle.level);
-        if !throttle.is_named && level == Level::Connection && self.is_spread(leased) {
+        let is_spread = !throttle.is_named && level == Level::Connection && self.is_spread(leased);
+        if is_spread {
             level = Level::App;
         }
         let jitter_ms = if throttle.wants_jitter { self.random_up_to(throttle.release_ms) } else { 0 };
@@ -124,7 +125,11 @@ impl Quota {
         let line = &leased.line;
         let named =
             throttle.limit.and_then(|limit| line.leg_of(limit)).filter(|_| level == Level::from(throttle.level));
-        let legs: Vec<usize> = named.map_or_else(|| line.legs_at(level).collect(), |leg| vec![leg]);
+        let mut legs: Vec<usize> = named.map_or_else(|| line.legs_at(level).collect(), |leg| vec![leg]);
+        if is_spread {
+            // That it is the application is our guess; that it is this connection is what the provider said.
+            legs.extend(line.legs_at(Level::Connection));
+        }
         for leg in legs {
             leased.with(|held| held.throttled(leg, release_ms, Why::Provider));
         }
@@ -134,10 +139,10 @@ impl Quota {
 
     fn is_spread(&self, leased: &Leased) -> bool {
         let Some(metering) = leased.connection.metering() else { return false };
-        let (application, account) = (metering.application().to_string(), metering.account_name());
+        let (application, account) = (metering.application().to_string(), metering.account_name().as_str());
         let now_ms = ratelimit::Now::of(&*self.clock).mono_ms;
         let mut spread = self.spread.lock().unwrap_or_else(PoisonError::into_inner);
-        spread.note(&application, account.as_str(), now_ms)
+        spread.note(&application, (metering.tenant_name().as_str(), account), now_ms)
     }
 }
 

@@ -150,6 +150,10 @@ impl Metering {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).known.len()
     }
 
+    pub(super) fn tenant_name(&self) -> &Name {
+        &self.tenant
+    }
+
     pub(crate) fn account_name(&self) -> &Name {
         &self.connection
     }

@@ -202,7 +202,7 @@ settings! {
         body: Option<Located<BodyTable>> = None, Maybe(Placed(Table)), live, "";
         /// The limit that is parked.
         limit: Option<Located<String>> = None, Maybe(Placed(class_name())), live,
-            "Without it and without `level`, the connection; and the application once three of its connections are throttled within ten seconds.";
+            "Without it and without `level`, the connection; and the application once three of its connections, not all of one tenant, are throttled within ten seconds.";
         /// The level that is parked, where the answer names no limit.
         level: Option<Located<QuotaLevel>> = None, Maybe(Placed(level())), live, "As `limit`.";
         /// How long, where the answer does not say.
