@@ -54,6 +54,7 @@ macro_rules! centre_conformance {
             a_park_stops_everything_and_the_later_one_holds,
             calls_under_way_together_are_one_penalty,
             a_release_is_paced,
+            a_release_of_a_long_window_does_not_go_by_its_average,
             an_operator_releases_and_resets,
             headers_only_lower,
             slots_are_kept_by_renewal_and_come_back_without,

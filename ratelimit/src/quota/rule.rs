@@ -10,6 +10,8 @@ pub const WINDOW_MS_MAX: u64 = 31 * 24 * 3_600_000;
 pub const LEASE_MS_MAX: u32 = 60_000;
 /// Longest guard or skew.
 pub const GUARD_MS_MAX: u32 = 60_000;
+/// Windows of ten minutes and more are not rationed by the second: neither shared out nor released after a park.
+pub(super) const LONG_WINDOW_MS: u64 = 600_000;
 /// Most sub-slots of a window: a day by quarters of an hour.
 pub const SLOTS_MAX: u16 = 96;
 /// The largest integer that is exact in a double.
@@ -144,6 +146,12 @@ impl Rule {
             Kind::Calendar { bounds_ms: [first, second, _] } => second - first,
             Kind::Concurrency => u64::from(self.lease_ms),
         }
+    }
+
+    /// In which the cap is released where calls come one after the other: a long window's own would put minutes between
+    /// two calls of a day that has hundreds left.
+    pub fn release_window_ms(&self) -> u64 {
+        self.window_ms().min(LONG_WINDOW_MS)
     }
 
     /// How long a grant of now can still matter to what is granted later.

@@ -147,6 +147,23 @@ pub async fn a_release_is_paced<S: Subject>(subject: &mut S) {
     asks.take(&bucket, 1).await;
 }
 
+/// A day of thousands is not released by its average, which is one in many seconds.
+pub async fn a_release_of_a_long_window_does_not_go_by_its_average<S: Subject>(subject: &mut S) {
+    // As if all of it were for ten minutes, and of that the half: one in 200 ms.
+    let kind = Kind::Sliding { window_ms: 86_400_000, slots: 96 };
+    let bucket = metered(Level::Connection, "day", RuleSpec { lease_ms: 100, ..spec(kind, 6_000) });
+    let mut asks = Asks::new(subject);
+    asks.penalise(&bucket, 100, None).await;
+    asks.subject.pass(110).await;
+    asks.take(&bucket, 1).await;
+    match asks.acquire(&[leg(&bucket, 1, 1)]).await {
+        Answer::Denied { retry_ms, why: Denial::Paced, .. } => assert!((1..=200).contains(&retry_ms)),
+        answer => panic!("the second at once was answered {answer:?}"),
+    }
+    asks.subject.pass(210).await;
+    asks.take(&bucket, 1).await;
+}
+
 pub async fn an_operator_releases_and_resets<S: Subject>(subject: &mut S) {
     let bucket = metered(Level::Connection, "long", spec(LONG, 100));
     let mut asks = Asks::new(subject);

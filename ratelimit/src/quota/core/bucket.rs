@@ -7,7 +7,7 @@ use crate::quota::answer::Denial;
 use crate::quota::key::Level;
 use crate::quota::name::{HolderId, Name};
 use crate::quota::op::{Class, Lessee, Metered, Share, Why};
-use crate::quota::rule::{Kind, Rule};
+use crate::quota::rule::{Kind, LONG_WINDOW_MS, Rule};
 
 use super::entry::Entry;
 use super::meter::{Credit, Meter, Room};
@@ -21,8 +21,6 @@ pub(super) const LESSEES_MAX: usize = 65_536;
 const BLOCK_PERCENT: u64 = 5;
 /// How long fences of a lessee are kept that has no lease and no tally that matters: longer than anything is under way.
 const FENCE_MS: u64 = 120_000;
-/// Windows of ten minutes and more are not planned by the second.
-const AHEAD_WINDOW_MS: u64 = 600_000;
 
 #[derive(Debug, Clone)]
 pub(super) struct Bucket {
@@ -364,7 +362,7 @@ impl Bucket {
     /// eighth of that in each slot. The rest is for whoever comes later. In shorter windows the wait is short, and who
     /// comes early would take it from those who ask evenly.
     fn ahead_milli(&self, room_milli: u64, planned_milli: u64) -> u64 {
-        if self.rule.window_ms() < AHEAD_WINDOW_MS {
+        if self.rule.window_ms() < LONG_WINDOW_MS {
             return 0;
         }
         room_milli.saturating_sub(planned_milli / 4 * 3) / 8

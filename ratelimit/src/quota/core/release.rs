@@ -3,6 +3,8 @@
 //! A park ends for all nodes and all that waits at the same moment. What is granted from then on is at first only a
 //! part α of the rate, one call after the other, so that within δ of the release at most `α · rate · δ + 1` arrive:
 //! several providers punish those who are not yet welcome. Each penalty halves α, each clean span gives a tenth back.
+//! The rate is that of the window, of a long one as if all of its cap were for ten minutes: a day's average has nothing to
+//! do with what a provider takes at once, and would stop whoever has hundreds left for minutes.
 
 use crate::quota::op::{PARK_MS_MAX, Why};
 use crate::quota::rule::Rule;
@@ -70,7 +72,7 @@ impl Release {
     /// Spaces what comes next from what is granted now.
     pub(super) fn debit(&mut self, rule: &Rule, units: u32, now_ms: u64) {
         let rate = u128::from(rule.cap) * u128::from(self.alpha_milli.max(1));
-        let apart_ms = (u128::from(units) * u128::from(rule.window_ms()) * 1_000).div_ceil(rate);
+        let apart_ms = (u128::from(units) * u128::from(rule.release_window_ms()) * 1_000).div_ceil(rate);
         self.paced_until_ms = now_ms + u64::try_from(apart_ms).unwrap_or(PARK_MS_MAX).min(PARK_MS_MAX);
     }
 }

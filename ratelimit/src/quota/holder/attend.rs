@@ -141,11 +141,13 @@ impl<W: Token> Shard<W> {
         }
     }
 
-    /// Refusals of this bucket are over.
-    pub(super) fn forgive(&mut self, bucket: &Arc<Bucket>) {
+    /// Refusals of this bucket are over: who waits for it is looked at, at once.
+    pub(super) fn forgive(&mut self, bucket: &Arc<Bucket>, now_ms: u64) {
         for place in 0..self.places_len() {
             if let Some(cell) = self.cell_mut(place).filter(|cell| Arc::ptr_eq(&cell.bucket, bucket)) {
                 cell.forgive();
+                let mark = cell.party.mark;
+                self.wake(mark, now_ms);
             }
         }
     }

@@ -351,7 +351,7 @@ impl<W: Token> Leases<W> {
         }
         // An operator's doing, and seldom: what was refused before is asked for anew.
         for mut shard in self.shards.each() {
-            shard.forgive(&bucket);
+            shard.forgive(&bucket, now_ms);
         }
     }
 

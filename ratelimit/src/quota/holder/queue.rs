@@ -222,7 +222,7 @@ impl<W: Token> Shard<W> {
         }
     }
 
-    fn wake(&mut self, mark: u64, at_ms: u64) {
+    pub(super) fn wake(&mut self, mark: u64, at_ms: u64) {
         if let Some(queue) = self.queues.get_mut(&mark)
             && at_ms < queue.wake_ms
         {

@@ -127,7 +127,7 @@ proptest! {
                 granted += u128::from(leases[0].units);
             }
             let within_ms = u128::from(now_ms - released_ms);
-            let window_ms = u128::from(bucket.rule.window_ms());
+            let window_ms = u128::from(bucket.rule.release_window_ms());
             let most = alpha * u128::from(cap) * within_ms / (1_000 * window_ms) + 1;
             prop_assert!(granted <= most, "{granted} within {within_ms} ms, {most} allowed");
         }

@@ -394,6 +394,36 @@ fn a_push_parks_and_an_operator_s_release_ends_it() {
 }
 
 #[test]
+fn who_waits_goes_on_at_an_operator_s_release_or_reset() {
+    let mut bench = bench();
+    let window = Kind::Fixed { window_ms: 20_000, offset_ms: 0 };
+    let needs = [need("a", Level::Connection, "minute", rule(window, 1))];
+    let route = bench.route("t", &needs);
+    let (application, key) = (&needs[0].application, &needs[0].bucket.key);
+    let taken = bench.hold(&route, 1).unwrap();
+    bench.finish(&taken, true);
+    bench.hold(&route, 1).unwrap_err();
+    let (caller, _) = bench.begin(&route, Class::Interactive, 1, 25_000);
+    bench.pass(100);
+    assert!(bench.verdict(caller).is_none());
+    bench.ask(&Op { application: application.clone(), body: Body::Reset((**key).clone()) }).unwrap();
+    bench.leases.pushed(application, key, 0, 0, Why::Operator, bench.now_ms);
+    bench.pass(100);
+    let taken = bench.verdict(caller).unwrap().unwrap();
+    bench.finish(&taken, true);
+
+    bench.leases.pushed(application, key, 0, 20_000, Why::Operator, bench.now_ms);
+    let other = bench.route("t", &[need("a", Level::Connection, "other", fixed(1)), needs[0].clone()]);
+    let (caller, _) = bench.begin(&other, Class::Interactive, 1, 25_000);
+    bench.pass(100);
+    assert!(bench.verdict(caller).is_none());
+    bench.ask(&Op { application: application.clone(), body: Body::Reset((**key).clone()) }).unwrap();
+    bench.leases.pushed(application, key, 0, 0, Why::Operator, bench.now_ms);
+    bench.pass(100);
+    assert!(bench.verdict(caller).is_some_and(|verdict| verdict.is_ok()));
+}
+
+#[test]
 fn an_answer_that_never_comes_counts_as_spent_and_parks_after_the_budget() {
     let mut bench = bench();
     let needs = [need("a", Level::Connection, "minute", fixed(100))];

@@ -83,9 +83,8 @@ function bucket.worth(b, ask)
 end
 
 -- Of a long window a quarter of what is planned for later may be had early, an eighth of that in each slot.
-local AHEAD_WINDOW = 600000
 local function ahead(r, room, planned)
-  if r.window < AHEAD_WINDOW then return 0 end
+  if r.window < LONG_WINDOW then return 0 end
   return div(less(room, div(planned, 4) * 3), 8)
 end
 

@@ -34,7 +34,7 @@ end
 
 -- Spaces what comes next from what is granted now.
 function release.debit(l, r, units, now)
-  local apart = muldiv_ceil(units * 1000, r.window, r.cap * max(l.alpha, 1))
+  local apart = muldiv_ceil(units * 1000, min(r.window, LONG_WINDOW), r.cap * max(l.alpha, 1))
   l.paced = now + min(apart, PARK_MS_MAX)
 end
 
