@@ -16,6 +16,9 @@ pub(super) fn cross_check(check: &mut Check<'_, '_, '_>, appliance: &Appliance) 
     if quota.store == QuotaStore::Redis && check.sound(&["quota.store"]) {
         slots(check, appliance);
         redis(check, &quota.redis);
+    } else if !quota.redis.addresses.is_empty() && check.sound(&["quota.store", "quota.redis.addresses"]) {
+        let message = "is not asked with store = \"in-process\": each node counts for itself, and a fleet uses every limit as often as it has nodes; write store = \"redis\", or take the table out";
+        check.warn(&["quota", "redis", "addresses"], message);
     }
 }
 

@@ -79,7 +79,7 @@ settings! {
     pub(crate) struct TokenTable {
         /// Its name, for records.
         name: String = String::new(), needed(class_name()), live, "Records say who called and never show a token.";
-        /// `sha256:` and the digest of the token in hex, as `printf %s TOKEN | sha256sum` prints it.
+        /// `sha256:` and the digest of the token in hex, as `printf %s TOKEN | sha256sum` prints it. A token begins with `tgt_`: `tidegate grant token --new` makes one, and this table.
         hash: Option<[u8; 32]> = None, needed(Maybe(token_hash())), live,
             "Whoever reads this file cannot call with what is in it. Use tokens of 128 random bits or more.";
         /// The role that it is for.

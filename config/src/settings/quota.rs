@@ -59,7 +59,7 @@ settings! {
         breaker: QuotaBreaker = QuotaBreaker::default(), Table, live, "";
         /// When a connection or an automation has run away.
         runaway: QuotaRunaway = QuotaRunaway::default(), Table, live, "";
-        /// Where the Redis is.
+        /// Where the Redis is that `quota.store = "redis"` asks.
         redis: QuotaRedis = QuotaRedis::default(), Table, restart, "";
     }
 

@@ -52,6 +52,10 @@ pub(super) fn judge(
     if !reading.is_whole {
         return None;
     }
+    if file.addresses.is_empty() {
+        // Told already, with the line, where the file was judged.
+        return None;
+    }
     let servers = match servers(quota, sentinel_password) {
         Ok(servers) => servers,
         Err(fault) => {
