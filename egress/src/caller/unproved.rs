@@ -70,7 +70,7 @@ pub enum GrantFault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unproved {
     /// There is no proof at all.
-    #[error("no proof was presented")]
+    #[error("no proof was presented: where one is looked for is neither a grant nor a token, which begins with tgt_")]
     Missing,
     /// Two that differ.
     #[error("two different proofs were presented")]
