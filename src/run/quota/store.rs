@@ -1,7 +1,7 @@
 //! The centre as everybody asks it, which notices whether it answers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,10 +18,48 @@ const GONE_AFTER_MS: u64 = 1_000;
 pub(super) struct Store {
     place: Place,
     clock: Arc<dyn Clock>,
-    /// Since when nothing was answered, in ms of the monotonic clock and one more; 0 while it answers.
-    silent_since_ms: AtomicU64,
+    silence: Silence,
     /// When it was asked last, likewise.
     asked_ms: AtomicU64,
+}
+
+/// Since when nothing was answered, and whether the log has it.
+#[derive(Debug)]
+struct Silence {
+    /// In ms of the monotonic clock and one more; 0 while it answers.
+    since_ms: AtomicU64,
+    is_told: AtomicBool,
+}
+
+/// What the log says of a store, once each time.
+#[derive(Debug, PartialEq, Eq)]
+enum Turn {
+    Gone,
+    Back { after_ms: u64 },
+}
+
+impl Silence {
+    fn since(since_ms: u64) -> Self {
+        Self { since_ms: AtomicU64::new(since_ms), is_told: AtomicBool::new(false) }
+    }
+
+    /// For how long there has been no answer; none while there are answers.
+    fn ms(&self, now_ms: u64) -> Option<u64> {
+        let since_ms = self.since_ms.load(Ordering::Relaxed);
+        (since_ms != 0).then(|| now_ms.saturating_sub(since_ms))
+    }
+
+    fn note(&self, is_answered: bool, now_ms: u64) -> Option<Turn> {
+        if is_answered {
+            let since_ms = self.since_ms.swap(0, Ordering::Relaxed);
+            let after_ms = now_ms.saturating_sub(since_ms);
+            return self.is_told.swap(false, Ordering::Relaxed).then_some(Turn::Back { after_ms });
+        }
+        // The first of them.
+        self.since_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed).ok();
+        let is_gone = self.ms(now_ms).is_some_and(|ms| ms >= GONE_AFTER_MS);
+        (is_gone && !self.is_told.swap(true, Ordering::Relaxed)).then_some(Turn::Gone)
+    }
 }
 
 #[derive(Debug)]
@@ -32,20 +70,20 @@ enum Place {
 
 impl Store {
     pub(super) fn here(journal: InProcess, clock: Arc<dyn Clock>) -> Self {
-        Self { place: Place::Here(journal), clock, silent_since_ms: AtomicU64::new(0), asked_ms: AtomicU64::new(0) }
+        Self { place: Place::Here(journal), clock, silence: Silence::since(0), asked_ms: AtomicU64::new(0) }
     }
 
     /// One that is not known to be there.
     pub(super) fn redis(centre: RedisCentre, clock: Arc<dyn Clock>) -> Self {
-        let silent_since_ms = AtomicU64::new(now_ms(&*clock));
-        Self { place: Place::Redis(centre), clock, silent_since_ms, asked_ms: AtomicU64::new(0) }
+        let silence = Silence::since(now_ms(&*clock));
+        Self { place: Place::Redis(centre), clock, silence, asked_ms: AtomicU64::new(0) }
     }
 
     /// Whether it answers, as far as is known.
     pub(super) fn is_there(&self) -> bool {
         match &self.place {
             Place::Here(journal) => journal.life() != Life::Failed,
-            Place::Redis(_) => self.silent_since_ms.load(Ordering::Relaxed) == 0,
+            Place::Redis(_) => self.silence.since_ms.load(Ordering::Relaxed) == 0,
         }
     }
 
@@ -53,12 +91,8 @@ impl Store {
     pub(super) fn alarm(&self) -> Option<String> {
         // What a centre in this process can suffer from is its journal, of which it is told apart.
         let Place::Redis(centre) = &self.place else { return None };
-        let since_ms = self.silent_since_ms.load(Ordering::Relaxed);
-        let silent_ms = now_ms(&*self.clock).saturating_sub(since_ms);
-        if since_ms == 0 || silent_ms < GONE_AFTER_MS {
-            return None;
-        }
-        let why = centre.fault().map_or_else(|| "nobody has asked it yet".to_owned(), |fault| fault.to_string());
+        let silent_ms = self.silence.ms(now_ms(&*self.clock)).filter(|ms| *ms >= GONE_AFTER_MS)?;
+        let why = why(centre);
         Some(format!(
             "quota: its store has not answered for {} s, and calls that need units from it are parked: {why}",
             silent_ms / 1_000
@@ -84,13 +118,20 @@ impl Store {
     fn note(&self, is_answered: bool) {
         let now_ms = now_ms(&*self.clock);
         self.asked_ms.store(now_ms, Ordering::Relaxed);
-        if is_answered {
-            self.silent_since_ms.store(0, Ordering::Relaxed);
-        } else {
-            // The first of them.
-            self.silent_since_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed).ok();
+        // What a centre in this process can suffer from is told by its journal.
+        let (Some(turn), Place::Redis(centre)) = (self.silence.note(is_answered, now_ms), &self.place) else { return };
+        match turn {
+            Turn::Gone => tracing::warn!(
+                why = %why(centre),
+                "the store of quota does not answer: what is held is spent, then calls that need units from it are parked"
+            ),
+            Turn::Back { after_ms } => tracing::info!(after_ms, "the store of quota answers again"),
         }
     }
+}
+
+fn why(centre: &RedisCentre) -> String {
+    centre.fault().map_or_else(|| "nobody has asked it yet".to_owned(), |fault| fault.to_string())
 }
 
 #[async_trait]
@@ -123,4 +164,33 @@ fn look() -> Option<Op> {
 
 fn now_ms(clock: &dyn Clock) -> u64 {
     u64::try_from(clock.monotonic().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn that_a_store_is_gone_and_back_is_told_once() {
+        let silence = Silence::since(1);
+        let mut told = Vec::new();
+        for (at_ms, is_answered) in [
+            (10, false),
+            (20, true),
+            // One late answer is none that is gone.
+            (5_000, false),
+            (5_900, false),
+            (5_950, true),
+            (9_000, false),
+            (10_100, false),
+            (11_000, false),
+            (60_000, false),
+            (61_000, true),
+            (62_000, true),
+        ] {
+            told.extend(silence.note(is_answered, at_ms));
+        }
+        assert_eq!(told, [Turn::Gone, Turn::Back { after_ms: 52_000 }]);
+        assert_eq!(silence.ms(63_000), None);
+    }
 }
