@@ -251,7 +251,8 @@ impl WayOut {
         let opened = self.bound.calls.listen().map_err(RunError::io(LISTEN))?;
         let behaviour = Behaviour {
             forms: Forms::Proxy,
-            half_close: HalfClose::Answer,
+            // Who waits for units, or for a provider, and is gone must not keep a place that others wait for.
+            half_close: HalfClose::Gone,
             stream_idle_timeout: file.limits.idle_timeout,
         };
         let open = Open { egress: Arc::clone(&egress), ports: self.ports, desk };
