@@ -98,6 +98,8 @@ fn a_limit_is_held_and_what_is_over_it_is_parked_by_quota() {
     let outcome = field(&parked, "tidegate-outcome").unwrap();
     assert!(outcome.starts_with("park; release=") && outcome.ends_with("; level=connection; source=quota"), "{parked}");
     assert!(parked.contains("\"code\":\"quota-exhausted\""), "{parked}");
+    let details: Vec<_> = rig.records(9).into_iter().map(|record| record.detail).collect();
+    assert_eq!(&*details[8], "connection, hourly: exhausted", "{details:?}");
 }
 
 #[test]

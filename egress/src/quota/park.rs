@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratelimit::quota::holder::{Parked, Source};
+use ratelimit::quota::holder::{Parked, Route, Source};
 
 use crate::Refusal;
 
@@ -53,12 +53,14 @@ impl ParkedBy {
 }
 
 impl Park {
-    pub(crate) fn of(parked: &Parked, detail: &str) -> Self {
+    /// `route` is the one that was asked for: it has the name of the limit, which is the profile's.
+    pub(crate) fn of(parked: &Parked, route: &Route, detail: &str) -> Self {
         let by = match parked.source() {
             Source::Provider => ParkedBy::Provider,
             Source::Quota => ParkedBy::Quota,
         };
-        let detail = format!("{}: {}{detail}", parked.level, parked.reason.word()).into();
+        let limit = route.key(parked.leg).map_or("", |(_, key)| key.policy.as_str());
+        let detail = format!("{}, {limit}: {}{detail}", parked.level, parked.reason.word()).into();
         Self { release_ms: parked.release_ms.max(1), level: parked.level.word(), by, detail }
     }
 

@@ -121,14 +121,16 @@ impl Permit {
         for _ in 0..RENEWALS {
             let Some(Err(parked)) = leased.with(|held| held.check()) else { return Ok(()) };
             if parked.reason != Reason::Spoilt {
-                return Err(Park::of(&parked, ", said while the connection was made"));
+                return Err(Park::of(&parked, &leased.line.route, ", said while the connection was made"));
             }
             leased.replace(None);
             let held = of.quota.holder.hold(&leased.line.route, leased.class, 1, None).await;
-            leased.replace(Some(held.map_err(|parked| Park::of(&parked, ", when the units had run out"))?));
+            leased.replace(Some(
+                held.map_err(|parked| Park::of(&parked, &leased.line.route, ", when the units had run out"))?,
+            ));
         }
         match leased.with(|held| held.check()) {
-            Some(Err(parked)) => Err(Park::of(&parked, ", again and again")),
+            Some(Err(parked)) => Err(Park::of(&parked, &leased.line.route, ", again and again")),
             Some(Ok(())) | None => Ok(()),
         }
     }

@@ -141,7 +141,7 @@ impl Quota {
         };
         let class = wanted.class();
         let held = self.holder.hold(&line.route, class, 1, wanted.terms.wait).await;
-        let held = held.map_err(|parked| Park::of(&parked, ""))?;
+        let held = held.map_err(|parked| Park::of(&parked, &line.route, ""))?;
         permit.leased = Some(Box::new(Leased::new(held, line, class, entry)));
         Ok(())
     }

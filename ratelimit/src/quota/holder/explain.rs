@@ -56,7 +56,7 @@ impl<W: Token> Leases<W> {
         let gone_ms = self.common().health.is_gone().then(|| self.common().health.shut_until_ms());
         let shard = self.shard_of(route);
         let places = shard.places(route);
-        let legs = route.0.legs.iter().zip(places).map(|(station, place)| {
+        let legs = route.0.legs.iter().zip(places).enumerate().map(|(leg, (station, place))| {
             let cell = shard.cell(place);
             let standing = match (cell, station.bucket.park(now_ms)) {
                 (Some(cell), _) => cell.standing((&station.rule, station.units(cost)), class, now_ms, now_ms),
@@ -71,6 +71,7 @@ impl<W: Token> Leases<W> {
             let refusal = no.map(|(until_ms, reason)| Parked {
                 release_ms: until_ms.saturating_sub(now_ms).max(1),
                 level: station.level(),
+                leg,
                 reason,
             });
             LegView {
@@ -82,10 +83,11 @@ impl<W: Token> Leases<W> {
                 is_missing: standing == Standing::Missing,
             }
         });
-        let heeded = route.0.heeded.iter().map(|station| {
+        let heeded = (route.len()..).zip(&route.0.heeded).map(|(leg, station)| {
             let park = station.bucket.park(now_ms).map(|(until_ms, why)| Parked {
                 release_ms: until_ms.saturating_sub(now_ms).max(1),
                 level: station.level(),
+                leg,
                 reason: Reason::Park(why),
             });
             LegView {

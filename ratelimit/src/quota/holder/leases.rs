@@ -152,7 +152,7 @@ impl Common {
         let wait_ms = until_ms.saturating_sub(now_ms).max(1);
         let spread_ms = (wait_ms / 10).min(SPREAD_MS_MAX);
         let level = route.station(leg).or_else(|| route.station(0)).map_or(Level::App, super::route::Station::level);
-        Parked { release_ms: wait_ms + self.random() % (spread_ms + 1), level, reason }
+        Parked { release_ms: wait_ms + self.random() % (spread_ms + 1), level, leg, reason }
     }
 }
 

@@ -10,6 +10,8 @@ pub struct Parked {
     /// From now, at least 1, spread a little so that not everybody comes again at the same moment.
     pub release_ms: u64,
     pub level: Level,
+    /// Its place in the route, see [`super::Route::key`].
+    pub leg: usize,
     pub reason: Reason,
 }
 

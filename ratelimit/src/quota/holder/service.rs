@@ -154,7 +154,7 @@ impl Holder {
             Inner::dispatch(inner, effects);
         }
         let level = route.key(0).map_or(Level::App, |(_, key)| key.level);
-        let slow = Parked { release_ms: GRACE_MS, level, reason: Reason::Slow };
+        let slow = Parked { release_ms: GRACE_MS, level, leg: 0, reason: Reason::Slow };
         match (hold, receiver) {
             (Hold::Held(taken), _) => Ok(Held::new(Arc::clone(inner), taken)),
             (Hold::Parked(parked), _) => Err(parked),
