@@ -14,7 +14,7 @@ for part in "$@"; do
       # Clients that people use, and what compiles those that are not Debian's own here already.
       wanted+=(python3-requests python3-httpx python3-websocket node-undici)
       # Servers for the quota that nodes share.
-      wanted+=(redis-server redis-sentinel)
+      wanted+=(redis-server redis-sentinel tzdata)
       command -v node >/dev/null || wanted+=(nodejs)
       command -v go >/dev/null || wanted+=(golang-go)
       command -v javac >/dev/null || wanted+=(default-jdk-headless)

@@ -5,11 +5,15 @@ use std::time::Duration;
 use config::connector::quota::{
     Anchor, Ceiling, ConnectionQuota, QuotaKind, QuotaLevel, QuotaLimit, QuotaProfile, Zone,
 };
+use jiff::{Timestamp, ZonedDateTime};
 
 use super::{Call, ms, plain};
 use crate::quota::{BucketKey, CAP_MAX, Kind, Level, NAME_BYTES_MAX, Name, RuleSpec, SLOTS_MAX};
 
 const DAY_MS: u64 = 86_400_000;
+
+/// A day of which nobody here knows when it begins: right for any beginning.
+const ANY_DAY: Kind = Kind::Anchored { window_ms: DAY_MS, slots: SLOTS_MAX };
 
 /// Of a bucket's window, before it is counted by a shorter one.
 const BUCKET_CAP_MAX: u64 = 1_000_000;
@@ -136,9 +140,9 @@ pub fn rule_spec(limit: &QuotaLimit, (cap, burst): (u64, Option<u64>), counting:
             let today_ms = counting.now_unix_ms - counting.now_unix_ms % DAY_MS;
             Kind::Calendar { bounds_ms: [today_ms, today_ms + DAY_MS, today_ms + 2 * DAY_MS] }
         }
-        // When its day begins is not known here: right for any beginning.
-        QuotaKind::Daily { zone: Zone::Account | Zone::Named(_) } => {
-            Kind::Anchored { window_ms: DAY_MS, slots: SLOTS_MAX }
+        QuotaKind::Daily { zone: Zone::Account } => ANY_DAY,
+        QuotaKind::Daily { zone: Zone::Named(zone) } => {
+            days_of(zone, counting.now_unix_ms).map_or(ANY_DAY, |bounds_ms| Kind::Calendar { bounds_ms })
         }
     };
     let lease_ms = if kind == Kind::Concurrency { counting.slot_lease_ms } else { counting.lease_ms };
@@ -152,6 +156,17 @@ pub fn rule_spec(limit: &QuotaLimit, (cap, burst): (u64, Option<u64>), counting:
     }
 }
 
+/// Today and tomorrow in a zone of the machine's time zone database; none where it has no such zone. Days are 23 to 25
+/// hours long where clocks are put forward or back.
+fn days_of(zone: &str, now_unix_ms: u64) -> Option<[u64; 3]> {
+    let now = Timestamp::from_millisecond(i64::try_from(now_unix_ms).ok()?).ok()?;
+    let today = now.in_tz(zone).ok()?.start_of_day().ok()?;
+    let tomorrow = today.tomorrow().ok()?.start_of_day().ok()?;
+    let after = tomorrow.tomorrow().ok()?.start_of_day().ok()?;
+    let ms = |moment: &ZonedDateTime| u64::try_from(moment.timestamp().as_millisecond()).ok();
+    Some([ms(&today)?, ms(&tomorrow)?, ms(&after)?])
+}
+
 /// The same rate in a shorter window, rounded down, where the figures of a longer one would be too large to be counted
 /// exactly.
 fn slower(cap: u64, window_ms: u64) -> (u64, u64) {
@@ -162,4 +177,18 @@ fn slower(cap: u64, window_ms: u64) -> (u64, u64) {
 /// Ten, and of a day quarters of an hour.
 fn slots(window: Duration) -> u16 {
     if ms(window) >= DAY_MS { SLOTS_MAX } else { 10 }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_zone_and_as_long_as_they_are() {
+        // 2026-11-01 06:30 UTC: the day on which New York puts its clocks back has begun at 04:00 UTC.
+        let bounds_ms = days_of("America/New_York", 1_793_514_600_000).expect("the time zone database is installed");
+        assert_eq!(bounds_ms[0], 1_793_505_600_000);
+        assert_eq!([bounds_ms[1] - bounds_ms[0], bounds_ms[2] - bounds_ms[1]], [25 * 3_600_000, 24 * 3_600_000]);
+        assert_eq!(days_of("No/Where", 1_793_514_600_000), None);
+    }
 }
