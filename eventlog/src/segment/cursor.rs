@@ -132,10 +132,17 @@ impl Cursor {
         if from == Position::START {
             return Ok(());
         }
-        if from > self.shared.durable() {
+        if from > self.shared.durable() && !self.is_beginning(from) {
             return Err(ReadError::NoSuchPosition(from));
         }
         self.not_trimmed(from)
+    }
+
+    /// The beginning of a segment that is there. A reader waits at it while nothing of the segment is durable, since what
+    /// was before it may be trimmed.
+    fn is_beginning(&self, at: Position) -> bool {
+        let id = at.segment();
+        at == Position::at(id, HEADER_BLOCK, 0) && self.shared.limit(id).is_some()
     }
 
     fn not_trimmed(&self, at: Position) -> Result<(), ReadError> {

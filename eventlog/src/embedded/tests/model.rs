@@ -225,6 +225,28 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// Found by the schedules below: everything of a class is trimmed, and the reader stands at the beginning of a segment in
+/// which nothing is written yet.
+#[test]
+fn a_reader_comes_back_to_where_nothing_is_written_yet() {
+    let mut run = Run::new();
+    for step in [
+        Step::Append { count: 1, endpoint: 0, short: true },
+        Step::Read { count: 1 },
+        Step::Append { count: 1, endpoint: 0, short: false },
+        Step::Advance { minutes: 61 },
+        Step::Trim,
+        Step::Read { count: 33 },
+        Step::Read { count: 75 },
+        Step::Append { count: 2, endpoint: 0, short: true },
+        Step::Read { count: 5 },
+    ] {
+        run.step(&step);
+    }
+    assert_eq!(run.consumed.len(), 4);
+    run.check();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
