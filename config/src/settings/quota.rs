@@ -136,8 +136,8 @@ settings! {
     /// When a connection or an automation wants so much more than it ever did that it is throttled, and then paused.
     pub struct QuotaRunaway {
         /// What counts as usual, in attempts a minute, before a day of it is known.
-        plan_per_minute: u32 = 300, Count(1..=10_000_000), live,
-            "Five a second: three thousand a minute of somebody new are looked at.";
+        plan_per_minute: u32 = 6_000, Count(1..=10_000_000), live,
+            "A hundred a second: where this is new, nobody has a history, and who is busy has not run away. Over a thousand a second of somebody new are held back.";
         /// No usual number is taken to be lower, in attempts a minute.
         floor_per_minute: u32 = 60, Count(1..=10_000_000), live,
             "Nobody is throttled for less than ten calls a second.";

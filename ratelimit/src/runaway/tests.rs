@@ -22,7 +22,12 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let now = Now { mono_ms: 7_000, unix_ms: EPOCH_MS };
-    Fixture { runaways: Runaways::new(BOUNDS), rules: Rules::default(), now, events: Vec::new() }
+    Fixture {
+        runaways: Runaways::new(BOUNDS),
+        rules: Rules { plan_per_minute: 300, ..Rules::default() },
+        now,
+        events: Vec::new(),
+    }
 }
 
 impl Fixture {

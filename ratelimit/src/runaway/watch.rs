@@ -23,7 +23,7 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self {
-            plan_per_minute: 300,
+            plan_per_minute: 6_000,
             floor_per_minute: 60,
             trigger_factor: 10,
             throttle_factor: 2,

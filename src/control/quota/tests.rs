@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use domain::{Clock, ConnectionId, ManualClock, TenantId};
 use egress::compile::{self, Compiled};
 use egress::forward::headers::Names;
-use egress::quota::{Guards, Silent};
+use egress::quota::{Guards, QuotaRules, Silent};
 use egress::{Connections, Entry, Exits, Settings};
 use eventlog::{EventLog, HoldingStore};
 use outbound::{Alpn, Own, Roots, TlsClient};
@@ -75,6 +75,15 @@ fn acme() -> TenantId {
     TenantId::parse("acme").unwrap()
 }
 
+/// Five a second of somebody new are usual.
+const WATCHED: runaway::Rules = runaway::Rules {
+    plan_per_minute: 300,
+    floor_per_minute: 60,
+    trigger_factor: 10,
+    throttle_factor: 2,
+    pause_after_ms: 600_000,
+};
+
 fn snapshot() -> Snapshot {
     let file = Path::new("/etc/t/tidegate.toml");
     let (appliance, faults) = config::parse_appliance(file, APPLIANCE.as_bytes());
@@ -99,7 +108,7 @@ fn snapshot() -> Snapshot {
         exits: Exits::default(),
         connections: Connections::new(entries),
         tls: TlsClient::new(&Roots::of_the_system().unwrap(), None, &[Alpn::Http11]).unwrap(),
-        quota: Arc::default(),
+        quota: Arc::new(QuotaRules { runaway: WATCHED, ..QuotaRules::default() }),
     }
 }
 
@@ -178,7 +187,7 @@ impl Bench {
     pub(crate) fn demand(&self, key: PairKey, per_minute: u64, seconds: u64) {
         for _ in 0..seconds * per_minute / 60 {
             self.clock.advance(Duration::from_micros(60_000_000 / per_minute));
-            self.desk.quota.runaways.attempt(key, &runaway::Rules::default(), self.now());
+            self.desk.quota.runaways.attempt(key, &WATCHED, self.now());
         }
     }
 

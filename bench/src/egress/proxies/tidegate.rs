@@ -32,6 +32,7 @@ pub fn start(binary: &Path, scratch: &Path, places: &Places, threads: usize) -> 
              [egress]\nlisten = [\"{listen}\"]\nthreads = {threads}\n\
              connect_ports = [{ports}]\nports = [{ports}]\n\n\
              [egress.dns]\nservers = [\"{}\"]\n\n\
+             [quota.runaway]\nplan_per_minute = 10000000\n\n\
              [egress.limits]\ncalls_per_tenant_max = 32768\ncalls_per_caller_max = 32768\n\n\
              [[egress.opening]]\nhost = \"*.{ZONE}\"\nnetworks = [\"127.0.0.0/8\"]\nports = [{ports}]\ntenant = \"acme\"\n\n\
              {issuer}",
