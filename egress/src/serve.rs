@@ -92,6 +92,7 @@ where
         // A tunnel has a lifetime of its own.
         let total = if asked.way == Way::Connect { None } else { node.settings.waits.total };
         let call = call.shown_as(running.within(total));
+        // Of whoever ran away, attempts are what counts: not what becomes of them.
         self.parts.quota.attempt(&identified.caller, entry.as_ref(), &node.quota)?;
 
         // 4. May it go there, and by which address? A caller who hangs up meanwhile stops the asking, and so does whoever
@@ -111,8 +112,8 @@ where
         }
     }
 
-    /// One hop: the caller's right, switches, the name, the addresses, the exit, the quota. The call is on the list by now: what
-    /// changes from here on ends it there.
+    /// One hop: the caller's right, switches, the name, the breaker, the addresses, the exit, the quota. The call is on the
+    /// list by now: what changes from here on ends it there.
     pub(crate) async fn judge(&self, asking: &Asking<'_>, asked: &Asked, trace: &mut Trace) -> Result<Judged, No> {
         let Asking { node, identified, entry, terms } = *asking;
         let caller = &*identified.caller;

@@ -295,3 +295,15 @@ fn an_answer_that_breaks_off_is_no_whole_one_for_having_been_looked_into() {
     assert_eq!((status(&answer), field(&answer, "content-length")), (200, None), "{answer}");
     assert!(!answer.ends_with("0\r\n\r\n"), "{answer}");
 }
+
+#[test]
+fn a_retry_that_is_parked_spends_none() {
+    let (origin, asked) = first(1, "HTTP/1.1 429 x\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n");
+    let rig = Rig::with_connection_to(&origin);
+    assert_eq!(status(&call(&rig, "/a", "")), 429);
+    for _ in 0..3 {
+        let parked = call(&rig, "/a", "Tidegate-Attempt: retry\r\n");
+        assert_eq!((status(&parked), field(&parked, "tidegate-retry-budget")), (429, Some("10")), "{parked}");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}

@@ -149,6 +149,14 @@ impl Permit {
         }
     }
 
+    /// The call goes. A first attempt earns a part of a retry. One that says to be a retry spends one, and goes also where
+    /// none is left: what is told to callers is theirs to keep to.
+    pub(super) fn goes(&self, attempt: Attempt) {
+        if let Some(of) = &self.of {
+            let _left = of.quota.budgets.admit(of.pair, of.budget, attempt, Now::of(&*of.quota.clock));
+        }
+    }
+
     /// Whether a request that a connection gave back unread may go out once more, over another one.
     pub(crate) fn may_retry(&self) -> bool {
         let Some(of) = &self.of else { return true };

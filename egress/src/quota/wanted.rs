@@ -1,13 +1,14 @@
 //! May the call go now? Runaways, breakers, leases, in this order.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use outbound::Exit;
 use ratelimit::breaker::Outcome;
 use ratelimit::quota::Class;
 use ratelimit::runaway::Verdict;
 use ratelimit::signals::Call;
 use ratelimit::{Now, PairKey};
-use std::net::IpAddr;
-use std::sync::Arc;
 
 use super::Quota;
 use super::metering::Metering;
@@ -119,16 +120,26 @@ impl Quota {
                 }
             },
         };
-        // A first attempt earns a part of a retry. One that says to be a retry spends one, and goes also where none is
-        // left: what is told to callers is theirs to keep to.
-        let _left = self.budgets.admit(key, wanted.rules.budget, wanted.terms.attempt, now);
         let whose = (wanted.caller.tenant.clone(), subject);
         Ok(Permit::new(Arc::clone(self), whose, (key, rules, wanted.rules.budget), (ticket, fleet)))
     }
 
     /// Units of every level that the provider counts, or when to come again.
     pub(crate) async fn lease(&self, wanted: &Wanted<'_>, exit: &Exit, permit: &mut Permit) -> Result<(), Park> {
-        let (Some(metering), Some(entry)) = (wanted.metering(), wanted.entry) else { return Ok(()) };
+        if let (Some(metering), Some(entry)) = (wanted.metering(), wanted.entry) {
+            permit.leased = Some(self.leased(wanted, (metering, entry), exit).await?);
+        }
+        // Only now: a park spends nothing of the retry budget.
+        permit.goes(wanted.terms.attempt);
+        Ok(())
+    }
+
+    async fn leased(
+        &self,
+        wanted: &Wanted<'_>,
+        (metering, entry): (&Metering, &Entry),
+        exit: &Exit,
+    ) -> Result<Box<Leased>, Park> {
         let manifest = entry.connection.connector().manifest();
         let share = wanted.rules.shares.of(&wanted.caller.tenant);
         let call = Call { method: wanted.asked.method.as_str(), path: wanted.asked.path(), throttles_before: 0 };
@@ -142,8 +153,7 @@ impl Quota {
         let class = wanted.class();
         let held = self.holder.hold(&line.route, class, 1, wanted.terms.wait).await;
         let held = held.map_err(|parked| Park::of(&parked, &line.route, ""))?;
-        permit.leased = Some(Box::new(Leased::new(held, line, class, entry)));
-        Ok(())
+        Ok(Box::new(Leased::new(held, line, class, entry)))
     }
 }
 
