@@ -307,3 +307,19 @@ fn a_retry_that_is_parked_spends_none() {
     }
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
+
+#[test]
+fn a_provider_without_limits_is_believed_that_nothing_is_left() {
+    let (origin, asked) = first(1, "HTTP/1.1 200 OK\r\nRateLimit: \"hour\";r=0;t=30\r\nContent-Length: 2\r\n\r\nok");
+    let rig = Rig::with_connection_to(&origin);
+    assert_eq!(status(&call(&rig, "/a", "")), 200);
+    let parked = call(&rig, "/b", "");
+    let outcome = field(&parked, "tidegate-outcome").unwrap_or_default();
+    assert!(
+        outcome.starts_with("park; release=") && outcome.ends_with("; level=connection; source=provider"),
+        "{parked}"
+    );
+    let seconds: u64 = field(&parked, "retry-after").unwrap().parse().unwrap();
+    assert!((29..=34).contains(&seconds), "{parked}");
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}

@@ -67,8 +67,15 @@ impl Leased {
     /// Limits can only become lower by what an answer says; costs are settled.
     fn note(&self, reading: &Reading) {
         for observation in &reading.observations {
-            if let Some((leg, seen)) = self.seen(observation) {
-                self.with(|held| held.observed(leg, seen));
+            match self.seen(observation) {
+                // Of what is only heeded nothing can be granted less of. That nothing is left is a park.
+                Some((leg, Seen { remaining: Some(0), reset_ms: Some(reset_ms), .. })) if self.is_heeded(leg) => {
+                    self.with(|held| held.throttled(leg, reset_ms, Why::Exhausted));
+                }
+                Some((leg, seen)) => {
+                    self.with(|held| held.observed(leg, seen));
+                }
+                None => {}
             }
         }
         for settled in &reading.settled {
@@ -76,6 +83,10 @@ impl Leased {
                 self.with(|held| held.settle(leg, clamped(settled.cost)));
             }
         }
+    }
+
+    fn is_heeded(&self, leg: usize) -> bool {
+        leg >= self.line.route.len()
     }
 
     /// What is said of a limit that the call is of. What names none is of the level's only one, or of nobody knows what.

@@ -55,7 +55,7 @@ pub struct LimitRule {
     pub key: BucketKey,
     pub rule: RuleSpec,
     /// Units of the call, by estimate where the answer settles; 0 where nothing is known beforehand: then the bucket is
-    /// only parked and observed.
+    /// only heeded, and parked when an answer says that nothing is left.
     pub cost: u32,
     /// Whether the answer says the cost.
     pub settles: bool,
