@@ -88,7 +88,12 @@ async fn limits_of_every_kind_hold_at_three_nodes() {
         if let Some(rate) = case.rate {
             let used = 100.0 * units / (rate * seconds);
             println!("   {used:.1} % used, {:.1} % usable", case.used);
-            assert!(used >= least * case.used, "{}: {used:.1} % of the limit are used, of {:.1} %", case.name, case.used);
+            assert!(
+                used >= least * case.used,
+                "{}: {used:.1} % of the limit are used, of {:.1} %",
+                case.name,
+                case.used
+            );
         } else {
             // As long as a call takes on its way and at the provider a place is in use.
             let used = 100.0 * units * 0.05 / (5.0 * seconds);

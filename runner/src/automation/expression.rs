@@ -1,0 +1,5 @@
+//! CEL expressions, bounded.
+
+/// A compiled expression.
+#[derive(Debug)]
+pub struct Expression(());

@@ -1,0 +1,5 @@
+//! Values with `${…}` in them.
+
+/// A JSON value in whose strings expressions may stand.
+#[derive(Debug)]
+pub struct Template(());

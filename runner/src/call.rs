@@ -1,0 +1,65 @@
+//! The door that every call goes through: the engine's one port to the outside.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::{ConnectionId, TenantId};
+
+use crate::ids::{AutomationId, RunId};
+use crate::ledger::{BoxFuture, SendState};
+
+/// Makes calls. In production it is egress, over the network, as any caller reaches it; in tests it is a provider that
+/// counts effects. Dropping the future ends the call, and the provider may have got it.
+pub trait Caller: Send + Sync + fmt::Debug {
+    fn call(&self, call: Call) -> BoxFuture<'_, Answer>;
+}
+
+/// A request to a provider, by the connection that it goes through. It holds no credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    pub tenant: TenantId,
+    pub connection: ConnectionId,
+    pub run: RunId,
+    pub automation: AutomationId,
+    /// It gives way to others' calls of the same tenant.
+    pub is_bulk: bool,
+    pub method: http::Method,
+    /// Path and query behind the connection's base URL; begins with `/`.
+    pub target: Box<str>,
+    pub headers: Vec<(http::HeaderName, http::HeaderValue)>,
+    pub body: Bytes,
+    /// For all of it.
+    pub timeout: Duration,
+    /// Which try of its asking this is, from 1; egress counts retries by it.
+    pub attempt: u32,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub send_state: SendState,
+    /// By what name egress knows it.
+    pub correlation: Option<Box<str>>,
+    pub reply: Reply,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The provider answered. The body is cut at the caller's bound, and then says so.
+    Response { status: u16, headers: Arc<http::HeaderMap>, body: Bytes, is_truncated: bool },
+    /// Not now, and when: the provider, quota or a breaker says so.
+    Parked { release_unix_ms: u64, source: ParkSource },
+    /// Egress said no. The code is one of its refusals.
+    Refused { code: Box<str>, detail: Box<str>, retry_after: Option<Duration> },
+    /// No whole answer: the code is that of egress, or ours where egress itself could not be asked.
+    Failed { code: Box<str>, detail: Box<str> },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParkSource {
+    Provider,
+    Quota,
+    Breaker,
+}

@@ -1,0 +1,88 @@
+//! What is known of providers' actions: how safe it is to do one again, and what their errors mean.
+//!
+//! It comes from connectors' manifests (`config/connectors/*.toml`) and never from an author.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use domain::{ConnectionId, TenantId};
+use serde_json::Value;
+
+use crate::failure::FailureClass;
+use crate::ids::EffectKey;
+
+/// Whether an action may be done again when nobody knows if it was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReplaySafety {
+    /// Doing it twice is doing it once.
+    Idempotent,
+    /// The provider can be asked whether it was done.
+    Checkable,
+    Unsafe,
+}
+
+/// Finds actions: by tenant and connection, in the configuration that is in force now.
+pub trait Connectors: Send + Sync + fmt::Debug {
+    fn action(&self, tenant: &TenantId, connection: &ConnectionId, action: &str) -> Result<Arc<dyn Action>, NoAction>;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoAction {
+    #[error("there is no connection {0}")]
+    Connection(ConnectionId),
+    #[error("connector {connector} has no action {action}")]
+    Action { connector: Box<str>, action: Box<str> },
+}
+
+/// One action of a connector, by its manifest.
+pub trait Action: Send + Sync + fmt::Debug {
+    /// Of this input: `http.request` is as safe as its method.
+    fn safety(&self, input: &Value) -> ReplaySafety;
+
+    /// What to send. The effect key stands in the idempotency header, if the manifest names one.
+    fn request(&self, input: &Value, effect: EffectKey) -> Result<Request, InputFault>;
+
+    /// Of a checkable action: how to ask whether it was done.
+    fn read_back(&self, input: &Value, effect: EffectKey) -> Option<Result<Request, InputFault>>;
+
+    /// What the read-back's answer says.
+    fn judge_read_back(&self, status: u16, headers: &http::HeaderMap, body: &Bytes) -> ReadBack;
+
+    /// What an answer of the provider means. A throttle never comes here: egress has parked it.
+    fn judge(&self, status: u16, headers: &http::HeaderMap, body: &Bytes) -> Verdict;
+}
+
+/// A request without a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    pub method: http::Method,
+    /// Path and query; begins with `/`.
+    pub target: Box<str>,
+    pub headers: Vec<(http::HeaderName, http::HeaderValue)>,
+    pub body: Bytes,
+}
+
+/// Why an input is none: which field, and what is wrong with it, in words for its author.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InputFault(pub Box<str>);
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Done; what later nodes see of it.
+    Done(Value),
+    Failed {
+        class: FailureClass,
+        /// The provider's own words, redacted and cut.
+        message: Option<Box<str>>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ReadBack {
+    Happened(Value),
+    NotHappened,
+    /// It did not tell.
+    Unknown,
+}

@@ -1,0 +1,50 @@
+//! Whose run is next.
+
+use std::fmt;
+
+use domain::TenantId;
+
+use crate::ids::RunId;
+use crate::ledger::{BoxFuture, QueueClass};
+
+/// Takes a run as far as it goes: the engine, for the scheduler.
+pub trait Drive: Send + Sync + fmt::Debug {
+    /// Goes on with the run until it ends, parks or is taken away. Dropping the future is a crash of that worker, and is
+    /// safe as one is.
+    fn drive(&self, turn: Turn) -> BoxFuture<'_, Ended>;
+}
+
+/// One run's turn on a slot.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    pub tenant: TenantId,
+    pub run: RunId,
+    pub class: QueueClass,
+    /// Changes when somebody appended something to the run that its worker did not write: a cancellation above all.
+    pub nudged: tokio::sync::watch::Receiver<u64>,
+}
+
+/// Why a turn is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The run is terminal.
+    Terminal,
+    /// Nobody works on it until then; none: until somebody acts.
+    Parked { until_unix_ms: Option<u64>, class: QueueClass },
+    /// Another worker has it.
+    Fenced,
+    /// The ledger did not take or give its records; the run is as it was. Try again after so many milliseconds.
+    Unavailable { retry_ms: u64 },
+}
+
+/// Where runs that can go on are handed in.
+pub trait Queue: Send + Sync + fmt::Debug {
+    /// The run can go on now. A run that is queued or under way is not queued twice: it is nudged.
+    fn enqueue(&self, tenant: TenantId, run: RunId, class: QueueClass);
+
+    /// The run can go on at a time.
+    fn enqueue_at(&self, tenant: TenantId, run: RunId, class: QueueClass, at_unix_ms: u64);
+
+    /// Somebody appended something to the run.
+    fn nudge(&self, tenant: &TenantId, run: RunId);
+}
