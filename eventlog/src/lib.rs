@@ -3,6 +3,7 @@
 //! [`EventLog`] is the contract. Events are encoded by [`codec`], selected and checked against whoever reads
 //! them by the scope, and found again by positions ([`position`]), ids and times.
 
+mod changes;
 pub mod codec;
 pub mod embedded;
 pub mod error;
@@ -25,6 +26,7 @@ pub mod fuzz;
 #[cfg(any(test, feature = "test-util"))]
 pub mod memory;
 
+pub use changes::Changes;
 pub use codec::decode_event;
 pub use embedded::EmbeddedLog;
 pub use error::{AppendError, CloseError, GroupError, ReadError, TrimError};

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use domain::{EndpointId, EventId, NodeId, TenantId};
 use tokio::sync::oneshot;
 
+use crate::changes::Changes;
 use crate::error::{AppendError, CloseError, GroupError, ReadError, TrimError};
 use crate::event::{NewEvent, StoredEvent};
 use crate::position::{Cursor, Position};
@@ -32,6 +33,11 @@ pub trait EventLog: Send + Sync + fmt::Debug {
 
     /// The place behind the last durable event: where a reader that starts now with [`Start::Latest`] begins.
     fn durable(&self) -> Cursor;
+
+    /// What a reader at the durable end waits for, on a runtime. An engine that cannot tell says nothing.
+    fn changes(&self) -> Changes {
+        Changes::none()
+    }
 
     /// Reads forward from a place.
     fn reader(&self, scope: Scope, start: Start, filter: Filter) -> Result<Box<dyn EventReader>, ReadError>;

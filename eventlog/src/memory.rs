@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::{Clock, EndpointId, EventId, NodeId, TenantId};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
+use crate::changes::{Changes, Source};
 use crate::codec;
 use crate::error::{AppendError, CloseError, GroupError, ReadError, TrimError};
 use crate::event::{NewEvent, StoredEvent};
@@ -37,6 +38,7 @@ struct Stored {
     lanes: Vec<MemoryLane>,
     groups: BTreeMap<String, Cursor>,
     epoch: u64,
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -165,6 +167,7 @@ impl MemoryLog {
             appended_unix_ms: self.clock.unix_ms(),
         });
         let position = Position { lane: lane.lane.clone(), place };
+        stored.changes.send_modify(|count| *count += 1);
         Ok(Appended { id: event.id, position, node: self.node, epoch: self.epoch, sequence })
     }
 }
@@ -224,6 +227,10 @@ impl EventLog for MemoryLog {
             cursor.set(lane.lane.clone(), Place { epoch: self.epoch, offset: lane.end() });
         }
         cursor
+    }
+
+    fn changes(&self) -> Changes {
+        Changes::of([Source::Count(self.store.lock().changes.subscribe())])
     }
 
     fn reader(&self, scope: Scope, start: Start, filter: Filter) -> Result<Box<dyn EventReader>, ReadError> {

@@ -54,6 +54,7 @@ macro_rules! event_log_conformance {
             what_no_class_or_record_can_hold_is_refused,
             a_reader_goes_on_where_another_stopped,
             latest_sees_what_comes_next,
+            whoever_waits_is_told_of_what_comes,
             the_newest_end_as_everything_does,
             endpoint_and_time_select,
             an_id_finds_its_event,

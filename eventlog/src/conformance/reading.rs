@@ -1,6 +1,9 @@
 //! Reads: from places, by endpoint and time, by id, and by groups.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::thread;
 
 use domain::EventId;
@@ -266,4 +269,27 @@ pub fn groups_keep_their_places(subject: &mut dyn Subject) {
     assert!(matches!(log.groups().commit("../runner", &Cursor::default()), Err(GroupError::Name(_))));
     assert!(log.groups().remove("runner").expect("it removes"));
     assert_eq!(log.groups().cursor("runner").expect("it reads"), None);
+}
+
+pub fn whoever_waits_is_told_of_what_comes(subject: &mut dyn Subject) {
+    let log = subject.open(clock());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without a driver");
+    let mut changes = log.changes();
+    let is_told = |changes: &mut crate::Changes| {
+        let mut context = Context::from_waker(Waker::noop());
+        pin!(changes.changed()).as_mut().poll(&mut context).is_ready()
+    };
+    for n in 0..20 {
+        assert!(!is_told(&mut changes), "nothing has come");
+        let writer = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || commit(&*log, event("acme", &format!("wh_{n}"), EPOCH_UNIX_MS, n)))
+        };
+        // Waits for as long as it takes; who is told finds it.
+        runtime.block_on(changes.changed());
+        assert_eq!(everything(&*log).len(), n as usize + 1);
+        writer.join().expect("the writer commits");
+    }
+    drop(log);
+    assert!(!is_told(&mut changes), "a log that has gone tells nothing");
 }

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex};
 
 use domain::{Clock, EndpointId, EventId, NodeId, Slot, TenantId};
 
+use crate::changes::{Changes, Source};
 use crate::codec;
 use crate::error::{AppendError, CloseError, ReadError, TrimError};
 use crate::event::{NewEvent, StoredEvent};
@@ -278,6 +279,14 @@ impl EventLog for EmbeddedLog {
             cursor.set(lane.name().clone(), lane.durable());
         }
         cursor
+    }
+
+    fn changes(&self) -> Changes {
+        let journals = self.lanes.iter().filter_map(|lane| match &lane.segments {
+            Segments::Journal(journal) => Some(Source::Journal(journal.changes())),
+            Segments::View(_) => None,
+        });
+        Changes::of(journals)
     }
 
     fn reader(&self, scope: Scope, start: Start, filter: Filter) -> Result<Box<dyn EventReader>, ReadError> {

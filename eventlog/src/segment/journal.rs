@@ -315,11 +315,17 @@ impl Journal {
             let of_era = || if info.records == 0 { 0 } else { self.latest_unix_ms(info.id, info.max_unix_ms) };
             latest.get(&info.id).copied().unwrap_or_else(of_era) < before_unix_ms
         });
-        self.shared.queue.ask_to_roll(before_unix_ms);
+        self.leave_old(before_unix_ms);
         if let Err(error) = trim_time::keep(&self.shared) {
             tracing::warn!(%error, "the time that retention goes by could not be written down");
         }
         trimmed
+    }
+
+    /// Asks the writer to go on in another segment if its own has records from before this. Nothing is dropped: whoever
+    /// keeps something of a segment elsewhere before it drops it has to see it complete first.
+    pub fn leave_old(&self, before_unix_ms: u64) {
+        self.shared.queue.ask_to_roll(before_unix_ms);
     }
 
     /// The latest time of each segment, by the clock that is believed now. One that is still to come was written under a
