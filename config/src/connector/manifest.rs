@@ -1,17 +1,25 @@
 //! One manifest: its keys, and what they mean together.
 
 use std::path::Path;
+use std::time::Duration;
 
 use domain::ConnectorId;
 
+use super::action::{self, ActionSpec, ActionTable, Around};
+use super::errors::{self, ErrorRules, ErrorsTable};
 use super::headers::{HeaderList, HeaderPattern, pattern};
-use super::quota::{self, QuotaProfile, QuotaTable};
+use super::quota::{self, MatchTable, QuotaProfile, QuotaTable, RequestMatch};
 use crate::document::{Document, Text as Written};
 use crate::egress::{connector_id, header, host_text, parameter};
 use crate::fault::Fault;
 use crate::form::{
-    AtLine, Choice, Count, Flag, Lined, List, Located, Maybe, Placed, Settings, Table, Text, needed, settings, text,
+    AtLine, Choice, Count, Flag, Lined, List, Located, Maybe, Placed, Settings, Span, Table, Text, needed, settings,
+    text,
 };
+use crate::units::{days, seconds};
+
+/// Far above any provider's that is written by hand.
+const ACTIONS_MAX: usize = 256;
 
 /// The connector of providers that have none: its hosts are those of each connection's `base_url`.
 pub const GENERIC: &str = "http";
@@ -41,6 +49,12 @@ pub struct Manifest {
     pub redirects: Redirects,
     /// Header, in lower case, by which the provider tells a repeated request; none where it documents none.
     pub idempotency_header: Option<Box<str>>,
+    /// Requests that the provider does twice, whatever their method.
+    pub repeats: Box<[RequestMatch]>,
+    /// Which requests the idempotency header covers, by their path behind the base URL; empty: each POST and PATCH.
+    pub idempotency_for: Box<[RequestMatch]>,
+    /// How long the provider remembers a key; none: for good, as far as it says.
+    pub idempotency_window: Option<Duration>,
     /// Headers, in lower case, by which the provider names a request in its own logs; they are recorded.
     pub correlation_headers: Box<[Box<str>]>,
     /// Whether its hosts may be reached through a tunnel, where nothing of this holds.
@@ -49,6 +63,10 @@ pub struct Manifest {
     pub breaker_faults: Box<[BreakerFault]>,
     /// Its limits, and how its answers speak of them; [`QuotaProfile::unknown`] where the manifest says nothing.
     pub quota: Box<QuotaProfile>,
+    /// What can be done there, beside [`action::HTTP_REQUEST`].
+    pub actions: Box<[ActionSpec]>,
+    /// What its answers mean.
+    pub errors: Box<ErrorRules>,
 }
 
 /// A way in which calls to a provider can fail.
@@ -101,7 +119,7 @@ pub struct Redirects {
 }
 
 /// Headers whose values let somebody in, whoever the provider is.
-const CREDENTIALS: &[&str] = &["authorization", "cookie", "proxy-authorization", "set-cookie"];
+pub(super) const CREDENTIALS: &[&str] = &["authorization", "cookie", "proxy-authorization", "set-cookie"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
@@ -140,6 +158,15 @@ settings! {
         /// Header by which the provider tells a repeated request. It travels.
         idempotency_header: Option<String> = None, Maybe(header()), live,
             "Only where the provider documents one: a retry relies on it.";
+        /// Which requests it covers, by their whole path behind `base_url`; `*` is any segment, and behind one that ends in `/` comes anything.
+        idempotency_for: Vec<Located<MatchTable>> = Vec::new(), List(Placed(Table), 0..=16), live,
+            "Empty: each POST and PATCH. Some providers read the header at a few places, and elsewhere do things twice.";
+        /// Requests that it does twice though their method is idempotent, by beginnings of their path behind `base_url`.
+        repeats: Vec<MatchTable> = Vec::new(), List(Table, 0..=32), live,
+            "Some providers create by PUT, or do by GET whatever they do. Those of actions that are not idempotent count anyway.";
+        /// How long the provider remembers a key.
+        idempotency_window: Option<Located<Duration>> = None, Maybe(Placed(Span(seconds(60)..=days(3660)))), live,
+            "After it, the same key does a thing again. Without it, for good.";
         /// Headers of answers by which the provider names a request in its own logs. They travel, and are recorded.
         correlation_headers: Vec<AtLine<String>> = Vec::new(), List(Lined(header()), 0..=8), live,
             "What a provider's support asks for first.";
@@ -152,6 +179,11 @@ settings! {
         /// Its limits, and how its answers speak of them.
         quota: Option<QuotaTable> = None, Maybe(Table), live,
             "Without it nothing is limited here; what any answer says in a standard form counts all the same.";
+        /// What its answers mean.
+        errors: Option<Located<ErrorsTable>> = None, Maybe(Placed(Table)), live, "Without it, what their status means (RFC 9110).";
+        /// What can be done there.
+        action: Vec<Located<ActionTable>> = Vec::new(), List(Placed(Table), 0..=ACTIONS_MAX), live,
+            "`http.request` is there for every connection.";
     }
 
     /// Where the provider's SDKs put their key.
@@ -247,6 +279,11 @@ impl Manifest {
         (manifest.filter(|_| !document.has_errors()), document.into_faults())
     }
 
+    /// The action of this name.
+    pub fn action(&self, name: &str) -> Option<&ActionSpec> {
+        self.actions.iter().find(|action| *action.name == *name)
+    }
+
     /// Whether its hosts are those of each connection.
     pub fn is_generic(&self) -> bool {
         self.hosts.is_empty()
@@ -268,14 +305,28 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
         let message = "are those of each connection; a connector with hosts of its own has another name than \"http\"";
         document.within("hosts", |document| document.fault_in_line(table.hosts[0].line, message));
     }
+    check_idempotency(document, &table);
     let auth = document.within("auth", |document| build_auth(document, table.auth, generic));
     let profile = table.quota.map(|table| document.within("quota", |document| quota::build(document, table)));
     let correlation = table.correlation_headers;
     document.within("correlation_headers", |document| check_correlation(document, &correlation, auth.as_ref()));
+    let errors = table
+        .errors
+        .map(|table| document.within("errors", |document| errors::build(document, table.value, &table.span)));
     let mut request = table.headers.request;
     request.extend(table.idempotency_header.iter().map(|name| HeaderPattern::exactly(name)));
     let mut response = table.headers.response;
     response.extend(correlation.iter().map(|name| HeaderPattern::exactly(&name.value)));
+    let auth = auth?;
+    let request_headers = HeaderList::request(request);
+    let idempotency_for: Box<[RequestMatch]> = table.idempotency_for.into_iter().map(|one| one.value.into()).collect();
+    let around = Around {
+        travels: &request_headers,
+        auth: &auth,
+        idempotency_header: table.idempotency_header.as_deref(),
+        idempotency_for: &idempotency_for,
+    };
+    let actions = document.within("action", |document| action::build(document, table.action, &around));
     Some(Manifest {
         connector: table.connector?.value,
         title: table.title.into(),
@@ -284,8 +335,8 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
         not_in_sources: table.not_in_sources.into_iter().map(Into::into).collect(),
         note: table.note.into(),
         hosts: table.hosts.into(),
-        auth: auth?,
-        request_headers: HeaderList::request(request),
+        auth,
+        request_headers,
         response_headers: HeaderList::response(response),
         redirects: Redirects {
             follow: table.redirects.follow,
@@ -294,11 +345,31 @@ fn build(document: &mut Document<'_>, table: ManifestTable, expected: &Connector
             downgrade: table.redirects.downgrade,
         },
         idempotency_header: table.idempotency_header.map(Into::into),
+        idempotency_for,
+        repeats: table.repeats.into_iter().map(Into::into).collect(),
+        idempotency_window: table.idempotency_window.map(|window| window.value),
         correlation_headers: correlation.into_iter().map(|name| name.value.into()).collect(),
         tunnel: table.tunnel,
         breaker_faults: table.breaker_faults.into(),
         quota: Box::new(profile.unwrap_or_else(QuotaProfile::unknown)),
+        actions,
+        errors: Box::new(errors.unwrap_or_default()),
     })
+}
+
+/// What speaks of the header needs one.
+fn check_idempotency(document: &mut Document<'_>, table: &ManifestTable) {
+    if table.idempotency_header.is_some() || !document.is_sound("idempotency_header") {
+        return;
+    }
+    let first = table.idempotency_for.first().map(|one| &one.span);
+    let window = table.idempotency_window.as_ref().map(|window| &window.span);
+    for (key, span) in [("idempotency_for", first), ("idempotency_window", window)] {
+        if let Some(span) = span {
+            let message = "says something of idempotency_header, which is not there; add it, or take this out";
+            document.within(key, |document| document.fault(span.clone(), message));
+        }
+    }
 }
 
 /// They are recorded: what lets somebody in has no place there.

@@ -8,13 +8,24 @@
 //! What a connection may do is never more than its manifest says, so a mistake in one fails closed: a header that is
 //! not listed does not travel, a host that is not listed never sees a credential.
 
+pub mod action;
 mod catalogue;
+pub mod errors;
 mod headers;
 mod manifest;
 pub mod quota;
 mod reference;
+mod repeat;
 
 pub use catalogue::Catalogue;
 pub use headers::HeaderList;
 pub use manifest::{AuthSlot, BreakerFault, GENERIC, Manifest, Redirects};
 pub use reference::connectors_markdown;
+
+/// Name of a header that a call may set, in lower case: not one that belongs to the connection, to HTTP's framing or to us.
+///
+/// # Errors
+/// Why it may not, in words.
+pub fn settable_header(name: &str) -> Result<String, String> {
+    crate::egress::header_name(name)
+}

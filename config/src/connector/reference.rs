@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use super::Catalogue;
+use super::action::{ActionSpec, ReplayClass};
+use super::errors::{ErrorClass, ErrorRule, ErrorRules};
 use super::headers::{REQUEST, RESPONSE};
 use super::manifest::{AuthSlot, Manifest, ManifestTable};
 use super::quota::{Penalty, QuotaKind, QuotaLimit, QuotaProfile, QuotaUnit, Zone};
@@ -59,6 +61,31 @@ tenant_tiers = [\"professional\"]              connector = \"hubspot\"
 
 How a time is written is never guessed: a header counts in the form that the profile names, and one that the profile does
 not know only where it can mean one thing. `Retry-After`, `RateLimit` and `RateLimit-Policy` are read of every provider.
+
+## Actions
+
+What a connector's actions are called with, and whether one may be done again when nobody knows if it was done (after a
+crash, or where no answer came), its manifest says:
+
+- `idempotent`: doing it twice is doing it once, by its nature or by a key that the provider tells a repeated request by.
+  It is tried again.
+- `checkable`: it is not, but the provider can be asked whether it was done; then it is asked first.
+- `unsafe`: nobody can know. It is not tried again, and a person decides.
+
+No automation says this for an action: its `idempotent` and `effectful` are held against the manifest, and one that
+contradicts it is refused. An action whose class is another than that of its method (RFC 9110, section 9.2.2) gives its
+reason. Every connection also has `http.request`, any request at all: GET, HEAD, OPTIONS, PUT and DELETE are idempotent,
+POST and PATCH are where the connector's idempotency header covers them, and else unsafe. A request that the connector
+knows to be done twice (`repeats`, or an action of that method and path that is not idempotent) is unsafe whatever its
+method, and so is one that names another method in a parameter or a header.
+
+The input is an object of the action's schema. Members that the path, the query and the headers name go there; `{*}` is all
+others. A text that is `{effect.key}`, `{effect.hex}` or `{effect.uuid}` is the key of the effect, the same for every try
+and another for every replay. A value in a path is percent-encoded within its segment; one with a slash is refused.
+
+What answers mean is in [failures](failures.md). The rules of a connector come first, then what the status says. Actions and
+rules marked as recalled were compared with no document of the provider; where one is wrong, a manifest of your own takes its
+place.
 
 ## Your own
 
@@ -140,6 +167,86 @@ fn describe(out: &mut String, manifest: &Manifest) {
     if !manifest.quota.limits.is_empty() {
         describe_quota(out, &manifest.quota);
     }
+    if !manifest.actions.is_empty() {
+        describe_actions(out, manifest);
+    }
+    describe_errors(out, &manifest.errors);
+}
+
+fn describe_actions(out: &mut String, manifest: &Manifest) {
+    out.push_str("\n| action | what it does | class | request |\n|---|---|---|---|\n");
+    for action in &manifest.actions {
+        let read = if action.source.is_some() { "" } else { " ¹" };
+        writeln!(
+            out,
+            "| `{}`{read} | {} | {} | `{} {}` |",
+            action.name,
+            action.title,
+            class(manifest, action),
+            action.request.method.as_str(),
+            action.request.path,
+        )
+        .unwrap_or_default();
+    }
+    if manifest.actions.iter().any(|action| action.source.is_none()) {
+        out.push_str("\n¹ recalled\n");
+    }
+    if let Some(window) = manifest.idempotency_window {
+        writeln!(out, "\n- a key for repeated requests is remembered for {}", format_duration(window))
+            .unwrap_or_default();
+    }
+}
+
+/// The class, and why it is that.
+fn class(manifest: &Manifest, action: &ActionSpec) -> String {
+    let name = action.class.as_str();
+    let remembers = manifest.remembers(action.request.method, &action.request.path.to_string());
+    match (&*action.reason, action.class) {
+        ("", ReplayClass::Idempotent) if action.reads => format!("{name}: it reads"),
+        ("", ReplayClass::Idempotent) if action.request.method.is_idempotent() => name.to_owned(),
+        ("", ReplayClass::Idempotent) if remembers => format!("{name}, by the idempotency header"),
+        ("", ReplayClass::Idempotent) => format!("{name}, by the effect's key in it"),
+        ("", ReplayClass::Checkable | ReplayClass::Unsafe) => name.to_owned(),
+        (reason, _) => format!("{name}: {reason}"),
+    }
+}
+
+fn describe_errors(out: &mut String, errors: &ErrorRules) {
+    if errors.rules.is_empty() {
+        return;
+    }
+    let dead = errors.rules.iter().filter(|rule| rule.class == ErrorClass::AuthenticationExpired);
+    let dead: Vec<String> = dead.map(told_by).collect();
+    out.push('\n');
+    if !dead.is_empty() {
+        writeln!(out, "- the credential is dead, beside 401: {}", dead.join("; ")).unwrap_or_default();
+    }
+    let others = errors.rules.len() - dead.len();
+    writeln!(out, "- {others} rules say what other answers mean").unwrap_or_default();
+    if !errors.sources.is_empty() {
+        writeln!(out, "- errors checked {}: {}", errors.checked, urls(&errors.sources)).unwrap_or_default();
+    }
+    for sentence in &errors.recalled {
+        writeln!(out, "- in no source: {sentence}").unwrap_or_default();
+    }
+}
+
+/// `error.code` `a`, `b`.
+fn told_by(rule: &ErrorRule) -> String {
+    let statuses: Vec<String> = rule.statuses.iter().map(|range| range.show()).collect();
+    let mut parts = if statuses.is_empty() { Vec::new() } else { vec![statuses.join(", ")] };
+    parts.extend(rule.header.as_ref().map(|header| format!("`{}: {}`", header.name, header.values.join("|"))));
+    if let Some(body) = &rule.body {
+        let (is, has) = (&body.values, &body.contains);
+        let words = if is.is_empty() && has.is_empty() {
+            "anything".to_owned()
+        } else {
+            let has = has.iter().map(|text| format!("…`{text}`…"));
+            is.iter().map(|text| format!("`{text}`")).chain(has).collect::<Vec<_>>().join(", ")
+        };
+        parts.push(format!("`{}` {words}", body.path));
+    }
+    parts.join(" ")
 }
 
 fn urls(urls: &[Box<str>]) -> String {

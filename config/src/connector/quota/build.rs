@@ -127,8 +127,8 @@ fn build_limit(document: &mut Document<'_>, table: Located<LimitTable>, names: &
         tiers,
         unit: table.unit,
         policies: boxed(table.policies),
-        counts: table.counts.into_iter().map(matches).collect(),
-        except: table.except.into_iter().map(matches).collect(),
+        counts: table.counts.into_iter().map(Into::into).collect(),
+        except: table.except.into_iter().map(Into::into).collect(),
         costs: table.costs.into_iter().filter_map(cost).collect(),
         cost: table.cost,
         split_segments: table.split_segments,
@@ -201,8 +201,10 @@ fn build_tier(
     Some(TierCap { tier: u8::try_from(place?).ok()?, cap: cap?, burst: burst.map(|burst| burst.value) })
 }
 
-fn matches(table: MatchTable) -> RequestMatch {
-    RequestMatch { methods: boxed(table.methods), paths: boxed(table.paths) }
+impl From<MatchTable> for RequestMatch {
+    fn from(table: MatchTable) -> Self {
+        Self { methods: boxed(table.methods), paths: boxed(table.paths) }
+    }
 }
 
 fn cost(table: CostTable) -> Option<(RequestMatch, u32)> {
@@ -219,8 +221,10 @@ fn limit_of(document: &mut Document<'_>, limit: &Located<String>, names: &Names)
     u16::try_from(place?).ok()
 }
 
-fn header_is(table: WhenTable) -> HeaderIs {
-    HeaderIs { name: table.header.into(), values: boxed(table.values) }
+impl From<WhenTable> for HeaderIs {
+    fn from(table: WhenTable) -> Self {
+        Self { name: table.header.into(), values: boxed(table.values) }
+    }
 }
 
 fn inside(document: &mut Document<'_>, pair: Option<Located<String>>, json: Option<Located<JsonPath>>) -> Inside {
@@ -251,7 +255,7 @@ fn build_header(document: &mut Document<'_>, table: Located<HeaderTable>, names:
         PartWord::Rate => Part::Rate,
         PartWord::Reset => Part::Reset(form?.value),
     };
-    Some(HeaderReading { name: name?.value.into(), limit: limit?, part, inside, when: when.map(header_is) })
+    Some(HeaderReading { name: name?.value.into(), limit: limit?, part, inside, when: when.map(Into::into) })
 }
 
 fn build_retry(document: &mut Document<'_>, table: Located<RetryTable>, _: &Names) -> Option<RetryReading> {
@@ -294,7 +298,7 @@ fn build_signal(document: &mut Document<'_>, table: Located<SignalTable>, names:
         document
             .missing(table.span, "has a status of success and nothing else; write what tells a throttle from the rest");
     }
-    Some(ThrottleSignal { statuses: status.into(), header: when.map(header_is), body, target, park })
+    Some(ThrottleSignal { statuses: status.into(), header: when.map(Into::into), body, target, park })
 }
 
 fn build_body(document: &mut Document<'_>, table: Located<BodyTable>) -> Option<BodyHas> {

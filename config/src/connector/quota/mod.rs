@@ -16,8 +16,9 @@ use std::time::Duration;
 pub(super) use build::build;
 pub use choice::{CapChoice, Ceiling, ConnectionQuota};
 pub(crate) use choice::{CapTable, QuotaChoiceTable, caps};
+pub(super) use path::json_path;
 pub use path::{JsonPath, Step};
-pub(super) use tables::QuotaTable;
+pub(super) use tables::{MatchTable, QuotaTable, WhenTable};
 
 /// What is known of a provider's limits.
 #[derive(Debug, Clone, PartialEq)]
@@ -171,6 +172,16 @@ impl RequestMatch {
     pub fn covers(&self, method: &str, path: &str) -> bool {
         (self.methods.is_empty() || self.methods.iter().any(|one| **one == *method))
             && (self.paths.is_empty() || self.paths.iter().any(|start| begins(path, start)))
+    }
+}
+
+impl RequestMatch {
+    /// As [`RequestMatch::covers`], and of paths only those that end where one that is named does; behind one that ends in a
+    /// slash comes anything.
+    pub fn names(&self, method: &str, path: &str) -> bool {
+        let ends = |named: &str| named.ends_with('/') || named.split('/').count() == path.split('/').count();
+        (self.methods.is_empty() || self.methods.iter().any(|one| **one == *method))
+            && (self.paths.is_empty() || self.paths.iter().any(|named| ends(named) && begins(path, named)))
     }
 }
 

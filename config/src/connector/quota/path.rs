@@ -71,7 +71,7 @@ impl fmt::Display for JsonPath {
     }
 }
 
-pub(super) const fn json_path() -> Text<JsonPath> {
+pub(in crate::connector) const fn json_path() -> Text<JsonPath> {
     text("place in JSON", "errors[].code", JsonPath::parse, JsonPath::to_string)
 }
 
