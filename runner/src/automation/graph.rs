@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use domain::{ConnectionId, EndpointId, TenantId};
 
+use super::expression::Needs;
+use crate::connector::Assertion;
 use crate::ids::{AutomationId, StepId, Version};
 use crate::ledger::QueueClass;
 
@@ -47,6 +49,32 @@ pub struct Node {
     pub retry: RetryPolicy,
     /// Where it fails, the run goes on as if it had been done, with its failure for an output.
     pub continues_on_failure: bool,
+    /// What its author says of its safety. It was held against the manifest when it was saved, and decides nothing.
+    pub assertion: Assertion,
+}
+
+impl Automation {
+    pub fn node(&self, id: &StepId) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.id == *id)
+    }
+}
+
+impl Node {
+    /// What of a run its expressions look at, all together: nothing else has to be fetched for it.
+    pub fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        if let Some(when) = &self.when {
+            needs.add(when.needs());
+        }
+        match &self.kind {
+            Kind::Call { input, .. } => needs.add(input.needs()),
+            Kind::Branch { cases } => cases.iter().for_each(|(_, when)| needs.add(when.needs())),
+            Kind::Delay(Delay::Until(until)) => needs.add(until.needs()),
+            Kind::Delay(Delay::For(_)) => {}
+            Kind::Transform { value } => needs.add(value.needs()),
+        }
+        needs
+    }
 }
 
 /// A node that another one waits for.
