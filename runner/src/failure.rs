@@ -1,5 +1,7 @@
 //! The taxonomy of failures: small, stable, and each class says what to do next.
 
+use std::fmt::Write;
+
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $code:literal, $remedy:ident, $title:literal, $action:literal;)+) => {
         /// Why a step failed. Codes and numbers are for ever.
@@ -73,6 +75,8 @@ classes! {
     TooLarge = 20, "too-large", Stop, "The request is larger than the provider takes.", "Send less, or in parts.";
     /// 402, or a plan that does not have it.
     PlanLimit = 21, "plan-limit", Stop, "The account's plan or balance does not allow it.", "Change the plan or the balance at the provider, then re-run the node.";
+    /// 207, or a batch of which some entries were refused.
+    PartlyDone = 22, "partly-done", Stop, "Part of it was done, and the rest was refused.", "The message says which part; do that part alone again, since a re-run of the whole node repeats what was done.";
     /// 401 and the provider's codes for a dead credential.
     AuthenticationExpired = 32, "authentication-expired", Reconnect, "The connection's authentication is no longer good.", "Connect the account anew; the run goes on by itself then.";
     /// Egress refused it: a rule, a switch, a grant.
@@ -98,8 +102,128 @@ classes! {
 }
 
 impl FailureClass {
+    /// Whether an answer of this class leaves it open if the effect has happened: the provider took the request and failed
+    /// on the way, or nobody knows what its answer means. Any other answer is the provider's word that nothing was done,
+    /// or of [`FailureClass::PartlyDone`] that something was.
+    pub fn leaves_doubt(self) -> bool {
+        matches!(self, Self::ProviderUnavailable | Self::Timeout | Self::BrokenAnswer | Self::Unclassified)
+    }
+
     /// The class that a record has the number of.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.iter().copied().find(|class| class.number() == number)
+    }
+}
+
+/// The text of `docs/failures.md`.
+pub fn failures_markdown() -> String {
+    let mut out = INTRODUCTION.to_owned();
+    for class in FailureClass::ALL {
+        // Writing to a string does not fail.
+        let _written = writeln!(
+            out,
+            "| [`{}`](#{}) | {} | {} |",
+            class.code(),
+            class.code(),
+            class.title(),
+            class.remedy().words()
+        );
+    }
+    for class in FailureClass::ALL {
+        let doubt = if class.leaves_doubt() {
+            "\n\nAs an answer it leaves open whether the effect has happened: an unsafe action is not tried again for it."
+        } else {
+            ""
+        };
+        let _written = write!(
+            out,
+            "\n## {}\n\n**What happened.** {}\n\n**What the runner does.** {}\n\n**What to do.** {}{doubt}\n",
+            class.code(),
+            class.title(),
+            class.remedy().sentence(),
+            class.action(),
+        );
+    }
+    out
+}
+
+const INTRODUCTION: &str = "\
+# Failures
+
+<!-- Made from runner/src/failure.rs; `TIDEGATE_BLESS=1 cargo test -p tidegate-runner failure` writes it anew. -->
+
+Why a step failed has one of these classes. A class never changes its meaning, and its code is what scripts and filters may
+rely on. Beside it stands the provider's own message, without secrets and at most 1 KiB of it.
+
+A class comes from the connector's rules first ([connectors](connectors.md)), and then from the status of the answer. An
+answer that neither knows is `unclassified`; how many are is in the metrics.
+
+| code | what happened | what the runner does |
+|---|---|---|
+";
+
+impl Remedy {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Retry => "tries again, where that is safe",
+            Self::Stop => "stops",
+            Self::Reconnect => "waits for a new connection",
+        }
+    }
+
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Retry => {
+                "It tries again by itself, with growing pauses, if the action is safe to do again or nothing was sent."
+            }
+            Self::Stop => {
+                "Nothing: the same request would fail again. The run ends here, unless the node says `onFailure: continue`."
+            }
+            Self::Reconnect => {
+                "It parks the run and marks the connection, tells once, and goes on when the account is connected anew."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_numbers_are_distinct_and_read_back() {
+        for (index, class) in FailureClass::ALL.iter().enumerate() {
+            assert!(class.code().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{class:?}");
+            assert_eq!(FailureClass::from_number(class.number()), Some(*class));
+            let others = &FailureClass::ALL[index + 1..];
+            assert!(others.iter().all(|other| other.code() != class.code() && other.number() != class.number()));
+            for sentence in [class.title(), class.action()] {
+                assert!(sentence.ends_with('.') && sentence.len() > 10, "{class:?}: {sentence}");
+            }
+        }
+        assert_eq!(FailureClass::from_number(0), None);
+    }
+
+    /// What is tried again is what may work later, and what leaves doubt is no word of the provider's that nothing was done.
+    #[test]
+    fn what_leaves_doubt_is_no_refusal() {
+        for class in FailureClass::ALL.iter().filter(|class| class.leaves_doubt()) {
+            assert!(class.remedy() == Remedy::Retry || *class == FailureClass::Unclassified, "{class:?}");
+        }
+        assert!(!FailureClass::Unreachable.leaves_doubt() && !FailureClass::ContendedProvider.leaves_doubt());
+    }
+
+    #[test]
+    fn the_document_is_what_the_code_says() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("docs/failures.md");
+        let made = failures_markdown();
+        if std::env::var_os("TIDEGATE_BLESS").is_some() {
+            std::fs::write(&path, &made).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == made,
+            "docs/failures.md is not what the code says: run TIDEGATE_BLESS=1 cargo test -p tidegate-runner failure"
+        );
     }
 }

@@ -2,8 +2,20 @@
 //!
 //! It comes from connectors' manifests (`config/connectors/*.toml`) and never from an author.
 
+mod answer;
+mod assertion;
+mod body;
+mod catalogue;
+mod classify;
+mod http_request;
+mod manifest_action;
+mod place;
+pub mod redact;
+mod target;
+
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use domain::{ConnectionId, TenantId};
@@ -11,6 +23,11 @@ use serde_json::Value;
 
 use crate::failure::FailureClass;
 use crate::ids::EffectKey;
+
+pub use assertion::{Assertion, contradiction};
+pub use catalogue::{Configured, FromConfig};
+pub use http_request::HttpRequest;
+pub use manifest_action::ManifestAction;
 
 /// Whether an action may be done again when nobody knows if it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,11 +60,31 @@ pub trait Action: Send + Sync + fmt::Debug {
     /// What to send. The effect key stands in the idempotency header, if the manifest names one.
     fn request(&self, input: &Value, effect: EffectKey) -> Result<Request, InputFault>;
 
+    /// How long the provider remembers the effect's key: a request that is repeated later may be done again, and is then as
+    /// ambiguous as an unsafe one. None: it does not end, or the action is idempotent by itself.
+    fn remembered_for(&self, input: &Value) -> Option<Duration> {
+        let _ = input;
+        None
+    }
+
+    /// Whether it changes something at the provider, of this input.
+    fn is_effectful(&self, input: &Value) -> bool {
+        let _ = input;
+        true
+    }
+
     /// Of a checkable action: how to ask whether it was done.
     fn read_back(&self, input: &Value, effect: EffectKey) -> Option<Result<Request, InputFault>>;
 
-    /// What the read-back's answer says.
-    fn judge_read_back(&self, status: u16, headers: &http::HeaderMap, body: &Bytes) -> ReadBack;
+    /// What the read-back's answer says of this input and effect.
+    fn judge_read_back(
+        &self,
+        input: &Value,
+        effect: EffectKey,
+        status: u16,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+    ) -> ReadBack;
 
     /// What an answer of the provider means. A throttle never comes here: egress has parked it.
     fn judge(&self, status: u16, headers: &http::HeaderMap, body: &Bytes) -> Verdict;
@@ -86,3 +123,6 @@ pub enum ReadBack {
     /// It did not tell.
     Unknown,
 }
+
+#[cfg(test)]
+mod tests;
