@@ -1,5 +1,7 @@
 //! The door that every call goes through: the engine's one port to the outside.
 
+pub mod egress;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +36,8 @@ pub struct Call {
     pub timeout: Duration,
     /// Which try of its asking this is, from 1; egress counts retries by it.
     pub attempt: u32,
+    /// It was put off before: it is made again and is no retry.
+    pub is_after_park: bool,
 }
 
 /// What came of a call.

@@ -1,0 +1,207 @@
+//! Workers that are lost, that are two, or that the ledger lets down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::ports::Notice;
+use super::super::state::Settled;
+use super::super::testing::{Graph, lock, step};
+use super::{Bench, failed, response, tenant};
+use crate::failure::FailureClass;
+use crate::ledger::memory::Fault;
+use crate::ledger::{AppendError, Body, RunStatus, SendState, StepResult};
+use crate::schedule::Ended;
+
+async fn bench(class: &str) -> Bench {
+    Bench::new(Graph::default().call("a", &[], class).call("b", &["a"], "unsafe").build()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_was_lost_in_a_call_leaves_a_doubt() {
+    for (class, called, status) in
+        [("idempotent", vec!["a", "a", "b"], RunStatus::Succeeded), ("unsafe", vec!["a"], RunStatus::NeedsAttention)]
+    {
+        let bench = bench(class).await;
+        bench.answers_after("a", Duration::from_secs(5), [response(200, "done")]);
+        assert_eq!(bench.lost_after(1_000).await, None);
+        assert_eq!(bench.to_the_end().await.status(), status);
+        assert_eq!(bench.called(), called);
+        // What our worker did is no try of the author's.
+        assert_eq!(bench.calls().last().unwrap().attempt, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_of_a_call_late_is_evidence_and_clears_the_doubt_without_anybody() {
+    let bench = Arc::new(bench("unsafe").await);
+    bench.answers_after("a", Duration::from_secs(8), [response(200, "done")]);
+    let slow = {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move { bench.turn().await })
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // A second worker takes the run: it cannot know, and asks.
+    bench.to_the_end().await;
+    assert_eq!(bench.state().status(), RunStatus::NeedsAttention);
+    assert_eq!(slow.await.unwrap(), Ended::Fenced);
+    assert!(bench.records().iter().any(|record| matches!(&record.body, Body::LateOutcome(late)
+        if matches!(late.result, StepResult::Done { .. }))));
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert_eq!(bench.called(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_evidence_that_nothing_was_sent_lets_even_an_unsafe_step_go_on() {
+    let bench = Arc::new(bench("unsafe").await);
+    bench.answers_after("a", Duration::from_secs(8), [failed(SendState::NotSent, "connect-timeout")]);
+    let slow = {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move { bench.turn().await })
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.to_the_end().await;
+    assert_eq!(slow.await.unwrap(), Ended::Fenced);
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert_eq!(bench.called(), ["a", "a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_loses_its_workers_is_quarantined_until_an_operator_lets_it_go_on() {
+    let bench = bench("idempotent").await;
+    bench.answers_after("a", Duration::from_secs(5), std::iter::repeat_n(response(200, "done"), 5));
+    for _ in 0..5 {
+        assert_eq!(bench.lost_after(1_000).await, None);
+    }
+    assert_eq!(
+        bench.turn().await,
+        Ended::Parked { until_unix_ms: None, class: crate::ledger::QueueClass::Interactive }
+    );
+    assert_eq!(bench.state().status(), RunStatus::Quarantined);
+    let told = lock(&bench.tables.notices).iter().filter(|it| matches!(it, Notice::Quarantined { .. })).count();
+    assert_eq!((told, bench.called().len()), (1, 5));
+    // It stays so, also beyond its deadline.
+    tokio::time::sleep(Duration::from_hours(3)).await;
+    bench.turn().await;
+    assert_eq!((bench.state().status(), bench.called().len()), (RunStatus::Quarantined, 5));
+    bench.acts.release(&tenant(), bench.run, "ops").await.unwrap();
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_made_only_after_its_intent_is_durable() {
+    let bench = bench("unsafe").await;
+    bench.ledger.next(Fault::LateReply(Duration::from_secs(3)));
+    let (_, ()) = tokio::join!(bench.turn(), async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(bench.called().is_empty(), "durable, and not known to be");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(bench.called(), ["a", "b"]);
+    });
+    let refused = self::bench("unsafe").await;
+    for _ in 0..8 {
+        refused.ledger.next(Fault::FailBefore);
+    }
+    assert!(matches!(refused.turn().await, Ended::Unavailable { .. }));
+    assert!(refused.called().is_empty() && refused.records().len() == 1);
+    assert_eq!(refused.to_the_end().await.status(), RunStatus::Succeeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_of_which_nobody_knows_is_found_or_written_again_and_nothing_is_lost() {
+    for fault in [Fault::FailBefore, Fault::FailAfter, Fault::NoReply, Fault::Late(Duration::from_secs(20))] {
+        let bench = bench("unsafe").await;
+        bench.answers_after("a", Duration::from_secs(1), [response(200, "done")]);
+        let spoil = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            bench.ledger.next(fault.clone());
+        };
+        let (_, ()) = tokio::join!(bench.turn(), spoil);
+        assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded, "{fault:?}");
+        assert_eq!(bench.called(), ["a", "b"], "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_is_not_lost_when_somebody_appends_in_the_same_moment() {
+    let bench = bench("unsafe").await;
+    bench.answers_after("a", Duration::from_secs(1), [response(200, "done")]);
+    let cancel = async {
+        // In the moment in which the answer comes, before its outcome is written, and without a nudge.
+        tokio::time::sleep(Duration::from_millis(990)).await;
+        bench.acts.cancel(&tenant(), bench.run, "ann").await.unwrap();
+    };
+    let (ended, ()) = tokio::join!(bench.turn(), cancel);
+    assert_eq!(ended, Ended::Terminal);
+    assert!(matches!(bench.step("a").settled(), Some(Settled::Done { .. })));
+    let terminal = bench.terminal();
+    assert_eq!((terminal.status, terminal.class), (RunStatus::Cancelled, None));
+    assert_eq!(bench.called(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_reaches_a_worker_in_the_middle_of_a_call_and_the_end_says_what_nobody_knows() {
+    for (class, named) in [("unsafe", Some(FailureClass::Ambiguous)), ("idempotent", Some(FailureClass::Ambiguous))] {
+        let bench = bench(class).await;
+        bench.answers_after("a", Duration::from_secs(9), [response(200, "done")]);
+        let began = bench.clock.started();
+        let cancel = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            bench.acts.cancel(&tenant(), bench.run, "ann").await.unwrap();
+            bench.nudges.send_modify(|nudge| *nudge += 1);
+        };
+        let (ended, ()) = tokio::join!(bench.turn(), cancel);
+        assert_eq!((ended, began.elapsed().as_secs()), (Ended::Terminal, 1));
+        let terminal = bench.terminal();
+        assert_eq!((terminal.status, terminal.class), (RunStatus::Cancelled, named));
+        assert_eq!(terminal.failed_at, Some(step("a")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_automation_is_gone_ends_and_says_so() {
+    let bench = bench("unsafe").await;
+    *lock(&bench.tables.automation) = None;
+    assert_eq!(bench.turn().await, Ended::Terminal);
+    let terminal = bench.terminal();
+    assert_eq!((terminal.status, terminal.class), (RunStatus::Failed, Some(FailureClass::ConfigurationMissing)));
+
+    let lost = self::bench("unsafe").await;
+    lost.answers_after("a", Duration::from_secs(5), [response(200, "done")]);
+    lost.lost_after(1_000).await;
+    *lock(&lost.tables.automation) = None;
+    assert_eq!(lost.turn().await, Ended::Terminal);
+    assert_eq!((lost.terminal().status, lost.terminal().failed_at), (RunStatus::EndedAmbiguous, Some(step("a"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_of_which_the_ledger_takes_nothing_is_set_aside() {
+    for refusal in [AppendError::Invalid("of a rule"), AppendError::TooLarge { bytes: 9, bytes_max: 8 }] {
+        let bench = bench("unsafe").await;
+        bench.ledger.next(Fault::Refuse(refusal));
+        assert!(matches!(bench.turn().await, Ended::Parked { until_unix_ms: None, .. }));
+        assert_eq!(bench.state().status(), RunStatus::Quarantined);
+        bench.acts.release(&tenant(), bench.run, "ops").await.unwrap();
+        assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_ends_is_given_up_and_is_in_doubt() {
+    let bench = bench("unsafe").await;
+    bench.answers_after("a", Duration::from_hours(1), [response(200, "done")]);
+    let began = bench.clock.started();
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::NeedsAttention);
+    assert_eq!(began.elapsed().as_secs(), 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_held_on_to_through_a_long_call() {
+    let bench = Bench::new(
+        Graph::default().call("a", &[], "unsafe").with(|node| node.timeout = Duration::from_mins(10)).build(),
+    );
+    let bench = bench.await;
+    bench.answers_after("a", Duration::from_mins(5), [response(200, "done")]);
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    let leases = bench.records().iter().filter(|record| matches!(record.body, Body::Lease(_))).count();
+    assert_eq!(leases, 1);
+}
