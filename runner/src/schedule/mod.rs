@@ -1,4 +1,16 @@
 //! Whose run is next.
+//!
+//! [`core`] decides, and does nothing else; [`Scheduler`] gives its slots away and drives what gets one, and [`Handle`] is
+//! how everybody else hands runs in. What waits here is a copy of what the ledger says: losing it loses nothing, for
+//! [`recovery`] finds open runs again.
+
+pub mod core;
+mod handle;
+pub mod recovery;
+mod service;
+pub mod snapshot;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::fmt;
 
@@ -6,6 +18,11 @@ use domain::TenantId;
 
 use crate::ids::RunId;
 use crate::ledger::{BoxFuture, QueueClass};
+
+pub use handle::Handle;
+pub use recovery::{ActiveRun, OpenPage, OpenRuns, OpenRunsError, Sources};
+pub use service::{Drained, Scheduler, Settings};
+pub use snapshot::{Snapshot, Waits};
 
 /// Takes a run as far as it goes: the engine, for the scheduler.
 pub trait Drive: Send + Sync + fmt::Debug {
@@ -47,4 +64,20 @@ pub trait Queue: Send + Sync + fmt::Debug {
 
     /// Somebody appended something to the run.
     fn nudge(&self, tenant: &TenantId, run: RunId);
+}
+
+/// Which tier a tenant is in; asked for each run that is handed in, so it must be quick.
+pub trait Tiers: Send + Sync + fmt::Debug {
+    /// A place in [`core::Limits::tiers`].
+    fn tier_of(&self, tenant: &TenantId) -> u8;
+}
+
+/// Everybody is in the first tier.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OneTier;
+
+impl Tiers for OneTier {
+    fn tier_of(&self, _tenant: &TenantId) -> u8 {
+        0
+    }
 }

@@ -1,0 +1,144 @@
+//! Finding open runs: at start, when some were left out for want of room, and where another process has let go of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::TenantId;
+use tokio::time::Instant;
+
+use super::core::Taken;
+use super::handle::Handle;
+use crate::ids::RunId;
+use crate::ledger::{BoxFuture, LedgerStore, QueueClass, RunStatus};
+
+/// Open runs in a projection of the ledger.
+pub trait OpenRuns: Send + Sync + fmt::Debug {
+    /// Runs that are not over, by tenant and run, behind one of them; at most `max`. With them, what to go on behind;
+    /// none: that was the end.
+    fn open_runs(
+        &self,
+        after: Option<(TenantId, RunId)>,
+        max: usize,
+    ) -> BoxFuture<'static, Result<OpenPage, OpenRunsError>>;
+}
+
+/// Some open runs, and behind which to go on.
+pub type OpenPage = (Vec<ActiveRun>, Option<(TenantId, RunId)>);
+
+/// A run that is not over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActiveRun {
+    pub tenant: TenantId,
+    pub run: RunId,
+    /// The queue that it waits in when it goes on.
+    pub class: QueueClass,
+    /// Parked until then, in milliseconds since the Unix epoch; none: it is not parked, or waits for somebody.
+    pub until_unix_ms: Option<u64>,
+    pub deadline_unix_ms: u64,
+    pub status: RunStatus,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("open runs cannot be read: {0}")]
+pub struct OpenRunsError(pub Box<str>);
+
+/// Where open runs are found.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// Gone through at the start and whenever runs were left out.
+    pub open: Option<Arc<dyn OpenRuns>>,
+    /// Asked each second for runs that another process has let go of.
+    pub ledger: Option<Arc<dyn LedgerStore>>,
+}
+
+/// Rows that are asked for at a time.
+const PAGE: usize = 1024;
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Goes on for ever; dropping it ends it.
+pub(super) async fn keep(handle: Handle, sources: Sources) {
+    let mut wants_all = true;
+    // A scan of many runs is not to be most of what is done.
+    let mut not_before = Instant::now();
+    loop {
+        if let Some(open) = &sources.open {
+            let now_unix_ms = handle.0.clock.unix_ms();
+            wants_all |= Instant::now() >= not_before && handle.0.lock().core.wants_scan(now_unix_ms);
+            if wants_all && Instant::now() >= not_before {
+                let begun = Instant::now();
+                wants_all = !scan(&handle, &**open).await;
+                not_before = Instant::now() + 4 * begun.elapsed();
+            }
+        }
+        if let Some(ledger) = &sources.ledger {
+            claim(&handle, &**ledger).await;
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+/// Offers every open run that can go on by itself; says whether all were seen.
+async fn scan(handle: &Handle, open: &dyn OpenRuns) -> bool {
+    let (mut after, mut seen, mut taken) = (None, 0_u64, 0_u64);
+    loop {
+        let (page, next) = match open.open_runs(after, PAGE).await {
+            Ok(page) => page,
+            Err(fault) => {
+                handle.0.lock().scan_failures += 1;
+                tracing::error!(%fault, seen, "open runs were not all found; they are looked for again");
+                return false;
+            }
+        };
+        for run in &page {
+            seen += 1;
+            if let Some(at_unix_ms) = goes_on_at(run) {
+                taken += u64::from(matches!(
+                    handle.offer(&run.tenant, run.run, run.class, at_unix_ms),
+                    Taken::Queued | Taken::Parked
+                ));
+            }
+        }
+        after = next;
+        if after.is_none() {
+            handle.0.lock().scans += 1;
+            tracing::info!(seen, taken, "went through the open runs");
+            return true;
+        }
+    }
+}
+
+/// When a run goes on by itself: 0 is at once, none is when somebody acts.
+fn goes_on_at(run: &ActiveRun) -> Option<u64> {
+    match run.status {
+        RunStatus::Queued | RunStatus::Running => Some(0),
+        // Whoever nobody acts on is ended by its deadline.
+        RunStatus::Parked | RunStatus::NeedsAttention => Some(run.until_unix_ms.unwrap_or(run.deadline_unix_ms)),
+        RunStatus::Quarantined
+        | RunStatus::Succeeded
+        | RunStatus::Failed
+        | RunStatus::Cancelled
+        | RunStatus::TimedOut
+        | RunStatus::EndedAmbiguous => None,
+    }
+}
+
+/// Takes runs that nobody works on. Whoever is quicker has the lease; the others are fenced and let go.
+async fn claim(handle: &Handle, ledger: &dyn LedgerStore) {
+    let now_unix_ms = handle.0.clock.unix_ms();
+    match ledger.claimable(now_unix_ms, PAGE).await {
+        Ok(found) => {
+            for run in found {
+                let (tenant, run) = (run.tenant, run.run);
+                // How it began is not known here: it was interrupted, so it is a retry.
+                handle.offer(&tenant, run, QueueClass::Retry, 0);
+            }
+        }
+        Err(fault) => {
+            handle.0.lock().scan_failures += 1;
+            tracing::warn!(%fault, "runs that others let go of cannot be found for the moment");
+        }
+    }
+}
