@@ -12,11 +12,16 @@
 //! - [`automation`]: what a tenant wants done: a graph of nodes, hashed and versioned; expressions.
 //! - [`connector`]: what is known of a provider's actions: how safe it is to do one again, what its errors mean.
 //! - [`engine`]: takes a run from where it is to where it parks or ends.
-//! - [`schedule`]: whose run is next; timers; admission from the event log.
+//! - [`schedule`]: whose run is next; timers.
+//! - [`admission`]: which runs an event of the log begins.
+//! - [`replay`]: events of the log once more, counted first.
 //! - [`index`]: what people look at: runs by tenant, automation, status, time and cause.
+//! - [`view`]: one run as they see it, made of its records.
 //!
 //! Nothing here knows a provider's credential: a call is a request to egress with a grant for this run.
 
+pub mod admission;
+pub mod api;
 pub mod automation;
 pub mod call;
 pub mod connector;
@@ -25,4 +30,8 @@ pub mod failure;
 pub mod ids;
 pub mod index;
 pub mod ledger;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+pub mod replay;
 pub mod schedule;
+pub mod view;

@@ -1,0 +1,26 @@
+//! What only an operator may do: it concerns no tenant alone, or what a tenant must not decide.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::asker::Asker;
+use super::no::No;
+use crate::ids::RunId;
+
+/// What an operator looks at and does, beside what every tenant may.
+#[async_trait]
+pub trait Operations: Send + Sync + fmt::Debug {
+    /// How the runner is.
+    async fn stat(&self) -> Result<Value, No>;
+
+    /// Runs of all tenants that were quarantined, the newest first.
+    async fn quarantined(&self, limit: usize) -> Result<Vec<Value>, No>;
+
+    /// Lets one go on.
+    async fn release(&self, asker: &Asker, run: RunId) -> Result<(), No>;
+
+    /// Makes the index anew from the ledger, and says what it was made of.
+    async fn rebuild(&self) -> Result<Value, No>;
+}
