@@ -5,6 +5,7 @@ mod egress;
 mod part;
 mod places;
 mod quota;
+mod runner;
 
 use std::path::Path;
 
@@ -68,22 +69,11 @@ struct Reading<'s> {
 
 impl<'s> Reading<'s> {
     fn of(path: &'s Path, text: &'s Text<'_>) -> Self {
-        let (mut document, mut table) = Document::parse(path, text);
-        warn_later(&mut document, table.get_mut(), &["runner"]);
+        let (mut document, table) = Document::parse(path, text);
         let mut appliance = Appliance::read(&mut document, table.get_ref(), 0..0);
         derive(&mut appliance, table.get_ref());
         appliance.resolve_paths(&directory_of(path));
         Self { document, table, appliance }
-    }
-}
-
-/// Tables of roles that this build does not have say nothing wrong, but nothing happens because of them either.
-pub(crate) fn warn_later(document: &mut Document<'_>, table: &mut DeTable<'_>, names: &[&'static str]) {
-    for name in names {
-        if let Some(value) = table.remove(*name) {
-            let message = "belongs to a role that this version does not have: it has no effect";
-            document.within(name, |document| document.warn(value.span(), message));
-        }
     }
 }
 
@@ -101,6 +91,8 @@ fn derive(appliance: &mut Appliance, table: &DeTable<'_>) {
     appliance.gateway.enabled &= table.contains_key("gateway");
     appliance.egress.enabled &= table.contains_key("egress");
     appliance.quota.redis.tls.enabled &= find(table, &["quota", "redis", "tls"]).is_some();
+    appliance.runner.enabled &= table.contains_key("runner");
+    appliance.runner.postgres.tls.enabled &= find(table, &["runner", "postgres", "tls"]).is_some();
     let beside = appliance.log.directory.parent().unwrap_or_else(|| Path::new("/"));
     if find(table, &["admin", "socket"]).is_none() {
         appliance.admin.socket = beside.join("tidegate.sock");
@@ -110,6 +102,9 @@ fn derive(appliance: &mut Appliance, table: &DeTable<'_>) {
     }
     if find(table, &["egress", "records", "directory"]).is_none() {
         appliance.egress.records.directory = beside.join("egress");
+    }
+    if find(table, &["runner", "directory"]).is_none() {
+        appliance.runner.directory = beside.join("runner");
     }
     if find(table, &["egress", "ranges", "book"]).is_none() {
         appliance.egress.ranges.book = appliance.tenants.state_directory.join("egress-ranges.book");

@@ -22,6 +22,7 @@ mod public_url;
 mod rate;
 mod read;
 mod reference;
+mod runner;
 mod schema;
 pub mod scheme;
 mod secret;
@@ -47,6 +48,7 @@ pub use form::AtLine;
 pub use public_url::PublicUrl;
 pub use rate::Rate;
 pub use reference::reference_markdown;
+pub use runner::{RunnerScope, RunnerToken, TenantRunner};
 pub use schema::{appliance_schema, schema, tenant_schema};
 pub use scheme::SchemeDeclaration;
 pub use secret::{ResolvedSecret, resolve_secret};
@@ -54,8 +56,9 @@ pub use settings::{
     Admin, Appliance, Connectors, Egress, EgressDns, EgressLimits, EgressRanges, EgressRecords, EgressTls, Gateway,
     Holding, Http2, Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node,
     NodeLimits, Opening, PlaintextGrants, Pool, PoolAddress, Quota, QuotaBreaker, QuotaDegraded, QuotaRedis,
-    QuotaRedisTls, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore, RedisMode, RetentionClass, SyncMode, Tenants,
-    TlsVersion, Unauthenticated, WhenFull,
+    QuotaRedisTls, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore, RedisMode, RetentionClass, Runner,
+    RunnerAdmission, RunnerApi, RunnerApiTls, RunnerIssuer, RunnerPayloads, RunnerPostgres, RunnerPostgresTls,
+    RunnerRetention, RunnerStore, SyncMode, Tenants, TlsVersion, Unauthenticated, WhenFull,
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;

@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use crate::egress::TenantEgress;
 use crate::fault::Fault;
 use crate::public_url::PublicUrl;
+use crate::runner::TenantRunner;
 use crate::scheme::SchemeDeclaration;
 use crate::settings::Limits;
 
@@ -40,6 +41,7 @@ pub(crate) struct RareTenant {
     pub(crate) limits: Limits,
     pub(crate) schemes: Box<[DeclaredScheme]>,
     pub(crate) egress: Option<Box<TenantEgress>>,
+    pub(crate) runner: Option<Box<TenantRunner>>,
 }
 
 /// A scheme that a tenant declared, and where.
@@ -145,6 +147,11 @@ impl Tenant {
     /// Its way out; none where its file says nothing of one, and then the appliance's own rules hold.
     pub fn egress(&self) -> Option<&TenantEgress> {
         self.rare.as_ref()?.egress.as_deref()
+    }
+
+    /// Who may ask for its runs; none where its file says nothing of them.
+    pub fn runner(&self) -> Option<&TenantRunner> {
+        self.rare.as_ref()?.runner.as_deref()
     }
 
     pub(crate) fn egress_mut(&mut self) -> Option<&mut TenantEgress> {

@@ -19,6 +19,7 @@ use crate::form::{
     settings, text, url,
 };
 use crate::public_url::PublicUrl;
+use crate::runner::{self, RunnerTable};
 use crate::scheme::SchemeDeclaration;
 use crate::secret::ResolvedSecret;
 use crate::settings::{Appliance, Limits};
@@ -49,6 +50,8 @@ settings! {
         connection: Vec<Located<ConnectionTable>> = Vec::new(), List(Placed(Table), 0..=10_000), live, "";
         /// What proves the tenant to providers.
         credential: Vec<Located<CredentialTable>> = Vec::new(), List(Placed(Table), 0..=10_000), live, "";
+        /// Who may ask for the tenant's runs.
+        runner: Option<RunnerTable> = None, Maybe(Table), live, "";
     }
 
     /// A URL that a provider posts to.
@@ -307,8 +310,9 @@ fn build(
     }
     let tables = egress::Tables { egress: table.egress, connections: table.connection, credentials: table.credential };
     let egress = egress::build(document, tables, rules, resolve);
-    let rare = (!table.limits.is_none() || !schemes.is_empty() || egress.is_some())
-        .then(|| Box::new(RareTenant { limits: table.limits, schemes: schemes.into(), egress }));
+    let runner = runner::build(document, table.runner);
+    let rare = (!table.limits.is_none() || !schemes.is_empty() || egress.is_some() || runner.is_some())
+        .then(|| Box::new(RareTenant { limits: table.limits, schemes: schemes.into(), egress, runner }));
     // Faults are said of the file, whoever it claims to be.
     let id = expected.cloned().or_else(|| table.tenant.map(|id| id.value))?;
     Some(Tenant { id, endpoints: endpoints.into(), common: common?, rare, digest: [0; 16] })

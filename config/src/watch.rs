@@ -74,7 +74,7 @@ impl Watcher {
     /// before the files are loaded: what changes after this call is told.
     pub fn start(file: &Path, appliance: &Appliance) -> Self {
         let tenants = appliance.tenants.directory.clone();
-        let others = appliance.egress.tls.files();
+        let others = [appliance.egress.tls.files(), appliance.runner.api.files()].concat();
         let watched = Watched { file: absolute(file), tenants: absolute(&tenants), others };
         Self::with(watched, Every { alone: POLL, beside: BESIDE }, SystemClock::shared(), false)
     }

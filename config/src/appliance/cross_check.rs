@@ -7,7 +7,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::{egress, find, quota};
+use super::{egress, find, quota, runner};
 use crate::document::Document;
 use crate::settings::Appliance;
 use crate::units::format_bytes;
@@ -52,15 +52,16 @@ fn descend(document: &mut Document<'_>, path: &[&'static str], then: &mut dyn Fn
 
 pub(super) fn cross_check(document: &mut Document<'_>, table: &DeTable<'_>, appliance: &Appliance) {
     let mut check = Check { document, table };
-    let enabled = appliance.gateway.enabled || appliance.egress.enabled;
-    if !enabled && check.sound(&["gateway.enabled", "egress.enabled"]) {
-        let message = "no role is enabled; add a `[gateway]` table with its public_url, or an `[egress]` table";
+    let enabled = appliance.gateway.enabled || appliance.egress.enabled || appliance.runner.enabled;
+    if !enabled && check.sound(&["gateway.enabled", "egress.enabled", "runner.enabled"]) {
+        let message = "no role is enabled; add a `[gateway]` table with its public_url, an `[egress]` table, or a `[runner]` table";
         check.fault(&["gateway"], message);
     }
     room(&mut check, appliance);
     listeners(&mut check, appliance);
     egress::cross_check(&mut check, appliance);
     quota::cross_check(&mut check, appliance);
+    runner::cross_check(&mut check, appliance);
     directories(&mut check, appliance);
     names(&mut check, appliance);
     limits(&mut check, appliance);

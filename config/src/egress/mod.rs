@@ -14,4 +14,4 @@ pub use tenant::{
     CertificateBy, Connection, ConnectionTls, Credential, CredentialKind, EgressCertificate, EgressRole, EgressToken,
     SniRule, TenantEgress,
 };
-pub(crate) use text::{header, header_name, host_text, parameter, port};
+pub(crate) use text::{header, header_name, host_text, parameter, port, token_hash};

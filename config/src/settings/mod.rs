@@ -17,6 +17,9 @@ mod quota;
 mod quota_redis;
 mod ranges;
 mod resolv_conf;
+mod runner;
+mod runner_api;
+mod runner_postgres;
 
 pub use egress::{Connectors, Egress, EgressDns, EgressLimits, EgressRecords, Http2, PlaintextGrants};
 pub(crate) use egress::{RULES_MAX, http2};
@@ -33,6 +36,9 @@ pub use pool::{Pool, PoolAddress};
 pub use quota::{Quota, QuotaBreaker, QuotaDegraded, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore};
 pub use quota_redis::{QuotaRedis, QuotaRedisTls, RedisMode};
 pub use ranges::EgressRanges;
+pub use runner::{Runner, RunnerAdmission, RunnerIssuer, RunnerPayloads, RunnerRetention, RunnerStore};
+pub use runner_api::{RunnerApi, RunnerApiTls};
+pub use runner_postgres::{RunnerPostgres, RunnerPostgresTls};
 
 use std::path::Path;
 
@@ -51,6 +57,8 @@ settings! {
         connectors: Connectors = Connectors::default(), Table, live, "";
         /// How limits of providers are shared out, and what guards calls beside them.
         quota: Quota = Quota::default(), Table, live, "";
+        /// The role that performs what tenants automate. The table's presence enables it.
+        runner: Runner = Runner::default(), Table, live, "";
         /// The event log on this machine's disk.
         log: Log = Log::default(), Table, restart, "";
         /// Deliveries that could not be verified, kept apart for a second look.
@@ -118,6 +126,7 @@ impl Appliance {
         self.egress.ranges.resolve_paths(directory);
         self.egress.tls.resolve_paths(directory);
         self.quota.resolve_paths(directory);
+        self.runner.resolve_paths(directory);
         for issuer in &mut self.egress.issuer {
             issuer.resolve_paths(directory);
         }

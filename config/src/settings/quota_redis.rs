@@ -77,25 +77,27 @@ const fn host_and_port() -> Text<String> {
         "host and port",
         "redis.internal:6379",
         |text| {
-            let parts = text.rsplit_once(':');
-            let is_port = |port: &str| {
-                port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0)
-            };
-            let is_name = |host: &str| {
-                let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-                (1..=253).contains(&host.len()) && host.bytes().all(is_allowed)
-            };
-            let is_host = |host: &str| match host.strip_prefix('[') {
-                Some(rest) => rest.strip_suffix(']').is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok()),
-                None => is_name(host),
-            };
-            if parts.is_some_and(|(host, port)| is_host(host) && is_port(port)) {
+            if is_host_and_port(text) {
                 return Ok(text.to_owned());
             }
             Err(format!("{text:?} is no host and port; write \"redis.internal:6379\" or \"[2001:db8::1]:6379\""))
         },
         String::clone,
     )
+}
+
+pub(super) fn is_host_and_port(text: &str) -> bool {
+    let is_port =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_name = |host: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        (1..=253).contains(&host.len()) && host.bytes().all(is_allowed)
+    };
+    let is_host = |host: &str| match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok()),
+        None => is_name(host),
+    };
+    text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && is_port(port))
 }
 
 /// The name of a user or of a primary.
