@@ -16,8 +16,9 @@ help: ## what there is
 setup: ## install what the build and the tests need (Debian packages, by name)
 	@deploy/setup.sh build
 
-run: setup build ## build, then start the appliance with the example configuration
-	@deploy/run-example.sh
+run: setup build ## build, then start the appliance with the example configuration, and a provider for it to call
+	$(CARGO) build --release --locked -p tidegate-tests --bin echo-provider
+	@TIDEGATE=$(BINARY) deploy/run-example.sh
 
 build: setup ## build the appliance (release)
 	$(CARGO) build --release --locked

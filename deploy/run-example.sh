@@ -4,6 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tidegate=${TIDEGATE:-target/release/tidegate}
+# A provider on this machine, which runs are to call.
+provider=${PROVIDER:-${tidegate%/*}/echo-provider}
 home=run
 config=$home/tidegate.toml
 
@@ -19,6 +21,38 @@ if [ ! -d "$home/tenants" ]; then
   sed -i 's|^#:schema ../../../docs|#:schema ../../docs|' "$home"/tenants/*.toml
 fi
 mkdir -p -m 0700 "$home/tenants/acme.secrets"
+tenant=$home/tenants/acme.toml
+
+# Whoever has a configuration of before has no runs in it, and keeps it as it is.
+if [ -x "$provider" ] && [ ! -e "$config" ] && ! grep -q conn_echo "$tenant"; then
+  token=tgr_$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
+  (umask 077; printf '%s' "$token" >"$home/runner.token")
+  cat >>"$tenant" <<TOML
+
+# The provider of \`make run\`, by its own authority.
+[[connection]]
+id = "conn_echo"
+connector = "http"
+base_url = "https://127.0.0.1:$(free_port 8443)"
+roots = "secret:echo-authority"
+
+# Whoever has run/runner.token may ask the runner's API for this tenant.
+[[runner.token]]
+name = "example"
+hash = "sha256:$(printf '%s' "$token" | sha256sum | cut -d' ' -f1)"
+scope = "author"
+TOML
+fi
+echo_at=$(sed -n 's|^base_url = "https://\(127\.0\.0\.1:[0-9]*\)"$|\1|p' "$tenant" | head -n 1)
+if [ -x "$provider" ] && [ -n "$echo_at" ]; then
+  "$provider" "$echo_at" "$home/tenants/acme.secrets/echo-authority" &
+  echoing=$!
+  trap 'kill $echoing 2>/dev/null' EXIT
+  for _ in $(seq 50); do [ -s "$home/tenants/acme.secrets/echo-authority" ] && break; sleep 0.1; done
+  chmod 600 "$home/tenants/acme.secrets/echo-authority"
+else
+  echo_at=
+fi
 for name in $(grep -o '"secret:[A-Za-z0-9_-]*"' "$home/tenants/acme.toml" | cut -d: -f2 | tr -d '"' | sort -u); do
   secret=$home/tenants/acme.secrets/$name
   [ -s "$secret" ] || (umask 077; od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$secret")
@@ -27,18 +61,25 @@ done
 # Made once: what somebody changed in it stays.
 if [ ! -e "$config" ]; then
   sed -e "s|127.0.0.1:8080|127.0.0.1:$(free_port 8080)|" -e "s|127.0.0.1:9090|127.0.0.1:$(free_port 9090)|" \
-    -e "s|127.0.0.1:3128|127.0.0.1:$(free_port 3128)|" \
+    -e "s|127.0.0.1:3128|127.0.0.1:$(free_port 3128)|" -e "s|127.0.0.1:8070|127.0.0.1:$(free_port 8070)|" \
     -e 's|^directory = "/var/lib/tidegate/log"|directory = "log"|' -e 's|^#:schema ../../docs|#:schema ../docs|' \
     deploy/example/tidegate.toml >"$config"
   # Who may call out: whoever has this key, which `tidegate grant` signs with.
   rm -f "$home/grant.key.pem"
   printf '\n%s\n' "$("$tidegate" grant keygen --out "$home/grant.key.pem" 2>/dev/null)" >>"$config"
+  if [ -n "$echo_at" ]; then
+    # Runs are vouched for by the same key, and the provider is inside: one opening, for this tenant and this port.
+    sed -i '/^\[runner\]/,/^\[/s/^enabled = false/enabled = true/' "$config"
+    printf '\n[[egress.opening]]\nhost = "127.0.0.1"\nnetworks = ["127.0.0.1/32"]\nports = [%s]\ntenant = "acme"\n' \
+      "${echo_at##*:}" >>"$config"
+  fi
 fi
 
 listens() { # the first address that table [$1] listens on
   sed -n "/^\[$1\]/,/^\[/s/^listen *= *\[\{0,1\}\"\([^\"]*\)\".*/\1/p" "$config" | head -n 1
 }
 gateway=$(listens gateway)
+api=$(listens runner.api)
 admin=$(listens admin)
 egress=$(listens egress)
 
@@ -83,6 +124,24 @@ Where it may not go, and why:
   $tidegate explain https://169.254.169.254/ --config $config --tenant acme
 "
 fi
+runs=
+performs_runs() { # they are a moment behind deliveries
+  for _ in $(seq 50); do "$tidegate" runs stat --config "$config" >/dev/null 2>&1 && return; sleep 0.1; done
+  return 1
+}
+if [ -n "$echo_at" ] && performs_runs; then
+  "$tidegate" automations put --config "$config" --tenant acme deploy/example/automations/greet.yaml >/dev/null
+  runs="
+What becomes of it: the automation deploy/example/automations/greet.yaml calls a provider on this machine. The answer of the
+delivery names its execution, and this shows what happened, node by node:
+  execution=\$($tidegate send --config $config --endpoint $endpoint --body $body --json | sed -n 's/.*\"executionId\":\"\([^\"]*\)\".*/\1/p')
+  $tidegate runs show --config $config --tenant acme \$execution
+  $tidegate runs list --config $config --tenant acme
+
+The same over HTTP, as a console asks:
+  curl -H \"Authorization: Bearer \$(cat $home/runner.token)\" http://$api/executions/\$execution
+"
+fi
 cat <<TEXT
 
 Tidegate takes deliveries on http://$gateway; metrics are on http://$admin/metrics.
@@ -95,6 +154,6 @@ The same, signed and sent for you:
 
 And what was stored:
   $tidegate events list --config $config --endpoint $endpoint
-$calls
+$runs$calls
 TEXT
 wait "$appliance"

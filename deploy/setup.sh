@@ -15,6 +15,8 @@ for part in "$@"; do
       wanted+=(python3-requests python3-httpx python3-websocket node-undici)
       # Servers for the quota that nodes share.
       wanted+=(redis-server redis-sentinel tzdata)
+      # A server for the ledger and the definitions that nodes share. Tests start their own, as another user.
+      wanted+=(postgresql postgresql-client)
       command -v node >/dev/null || wanted+=(nodejs)
       command -v go >/dev/null || wanted+=(golang-go)
       command -v javac >/dev/null || wanted+=(default-jdk-headless)
@@ -48,7 +50,7 @@ export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 
 # What is only measured beside us is not to listen on this machine from now on.
-for package in squid haproxy redis-server; do
+for package in squid haproxy redis-server postgresql; do
   if [[ " ${missing[*]} " == *" $package "* ]] && command -v systemctl >/dev/null; then
     "${as_root[@]}" systemctl disable --quiet --now "$package" 2>/dev/null || true
   fi

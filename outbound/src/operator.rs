@@ -9,12 +9,15 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::authority::{Authority, Host, Malformed};
-use crate::dial::{DialError, DialSettings, Dialer};
+use crate::dial::{DialError, DialSettings, Dialer, TlsClient, TlsFault};
 use crate::exit::Exit;
 use crate::opening::Opening;
 use crate::own::Own;
@@ -42,6 +45,8 @@ pub enum NotReached {
     Unresolved(#[from] ResolveError),
     #[error(transparent)]
     Dial(#[from] DialError),
+    #[error(transparent)]
+    Tls(#[from] TlsFault),
 }
 
 impl OperatorDialer {
@@ -57,6 +62,21 @@ impl OperatorDialer {
         let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let vetted = self.vet(&Authority::with_port(text)?).await?;
         Ok(self.dialer.dial(&vetted, &Exit::Unbound).await?.stream)
+    }
+
+    /// The same with TLS, verified against the host by which it was named; all of the handshake within `limit`.
+    pub async fn dial_tls(
+        &self,
+        host: &str,
+        port: u16,
+        tls: &TlsClient,
+        limit: Duration,
+    ) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>, NotReached> {
+        let stream = self.dial(host, port).await?;
+        let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let authority = Authority::with_port(text)?;
+        let shaken = timeout(limit, tls.connect(authority.host(), stream)).await;
+        Ok(shaken.map_err(|_| TlsFault::Timeout)??)
     }
 
     async fn vet(&self, authority: &Authority) -> Result<Vetted, NotReached> {

@@ -17,7 +17,7 @@ use super::exit::{Exit, Outcome};
 use super::out::Tone;
 use super::{directories, faults, scheme};
 use crate::control::wire::FaultLine;
-use crate::run::{JudgedBy, Machine, judge_calls};
+use crate::run::{JudgedBy, Machine, judge_calls, judge_runs, unvouched};
 
 /// What was looked at, and what was found.
 #[derive(Default)]
@@ -53,6 +53,9 @@ pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets
         let calls = appliance.egress.enabled.then(judged);
         let (calls, found) = calls.unwrap_or_default();
         looked.faults.extend(found);
+        if appliance.runner.enabled && looked.in_part.is_none() {
+            looked.faults.extend(judge_runs(appliance, path, environment, SystemClock::shared().unix_ms()).1);
+        }
         if on == Machine::This && looked.in_part.is_none() {
             looked.faults.extend(directories::faults(appliance, path));
         }
@@ -60,6 +63,7 @@ pub(super) fn look(path: &Path, environment: &dyn Environment, presets: &Presets
         let load: TenantsLoad = files.load(appliance, environment, &mut |tenant| {
             let mut faults = inspector.inspect(&tenant);
             faults.extend(calls.iter().flat_map(|calls| calls.compiled.tenant(&tenant).1));
+            faults.extend(Some(&tenant).filter(|_| appliance.runner.enabled).and_then(|it| unvouched(appliance, it)));
             (Some(tenant), faults)
         });
         looked.tenants = load.tenants.len();

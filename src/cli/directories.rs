@@ -9,11 +9,12 @@ use super::events::source::shown;
 
 /// What is in the place of a directory of this machine. One that is not there yet is made at the start.
 pub(super) fn faults(appliance: &Appliance, file: &Path) -> Vec<Fault> {
-    let Appliance { log, tenants, egress, gateway, .. } = appliance;
+    let Appliance { log, tenants, egress, gateway, runner, .. } = appliance;
     let each = [
         (gateway.enabled, "log.directory", &log.directory),
         (true, "tenants.state_directory", &tenants.state_directory),
         (egress.enabled, "egress.records.directory", &egress.records.directory),
+        (runner.enabled, "runner.directory", &runner.directory),
     ];
     let used = each.into_iter().filter(|(is_used, ..)| *is_used);
     // One file in the way of several directories is one fault.

@@ -2,6 +2,7 @@
 //! the world outside: its output, standard input, the environment, the clock.
 
 mod args;
+mod automations;
 mod capture;
 mod check;
 mod curl;
@@ -24,6 +25,7 @@ mod reference;
 mod reload;
 mod run;
 mod running;
+mod runs;
 mod scheme;
 mod schemes;
 mod secret;
@@ -44,7 +46,9 @@ use clap::FromArgMatches;
 use config::{Environment, ProcessEnvironment};
 use domain::{Clock, SystemClock};
 
-use args::{Cli, Command, Egress, EgressSwitch, Endpoints, Events, Grant, GrantCommand, Log, Quota, SchemaOf};
+use args::{
+    Automations, Cli, Command, Egress, EgressSwitch, Endpoints, Events, Grant, GrantCommand, Log, Quota, Runs, SchemaOf,
+};
 use exit::{Exit, Failure, Outcome};
 use out::{Colour, Out};
 
@@ -140,6 +144,16 @@ fn asks_for_a_verdict(command: &Command) -> bool {
             | Quota::Announce(_)
             | Quota::Withdraw(_),
         )
+        | Command::Runs(
+            Runs::Show(_) | Runs::Cancel(_) | Runs::Resolve(_) | Runs::Release(_) | Runs::Replay(_) | Runs::Rerun(_),
+        )
+        | Command::Automations(
+            Automations::Put(_)
+            | Automations::Show(_)
+            | Automations::Delete(_)
+            | Automations::Start(_)
+            | Automations::Check(_),
+        )
         | Command::Log(Log::Verify(_))
         | Command::Grant(Grant { command: Some(GrantCommand::Show(_)), .. }) => true,
         Command::Run(_)
@@ -149,6 +163,8 @@ fn asks_for_a_verdict(command: &Command) -> bool {
         | Command::Grant(_)
         | Command::Egress(_)
         | Command::Quota(_)
+        | Command::Runs(_)
+        | Command::Automations(_)
         | Command::Schemes(_)
         | Command::Endpoints(_)
         | Command::Schema(_)
@@ -173,6 +189,8 @@ fn dispatch(command: Command, shell: &mut Shell<'_>) -> Outcome {
         Command::Log(Log::Stat(args)) => log::stat(&args, shell),
         Command::Egress(command) => egress::run(&command, shell),
         Command::Quota(command) => quota::run(&command, shell),
+        Command::Runs(command) => runs::run(&command, shell),
+        Command::Automations(command) => automations::run(&command, shell),
         Command::Grant(args) => grant::run(&args, shell),
         Command::Schemes(command) => schemes::run(&command, shell),
         Command::Endpoints(Endpoints::Issue(args)) => endpoints::issue(&args, shell),

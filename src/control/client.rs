@@ -89,6 +89,28 @@ impl Client {
         Ok(Lines { body: answer.into_body(), buffer: BytesMut::new(), searched: 0 })
     }
 
+    /// Asks the runner: what it says, whatever that is.
+    pub(crate) async fn runner(&mut self, asked: RunnerAsk<'_>) -> Result<RunnerSaid, ClientError> {
+        let mut request = Request::builder()
+            .method(asked.method)
+            .uri(format!("/v1/runner{}", asked.path))
+            .header(header::HOST, "tidegate")
+            .header(header::CONTENT_TYPE, asked.content_type);
+        if let Some(version) = asked.if_match {
+            request = request.header(header::IF_MATCH, format!("\"{version}\""));
+        }
+        let request = request.body(Full::new(asked.body)).map_err(|error| ClientError::Broken(error.to_string()))?;
+        let answer = self.sender.send_request(request).await.map_err(broken)?;
+        let status = answer.status().as_u16();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes();
+        if body.is_empty() {
+            return Ok(RunnerSaid { status, body: serde_json::Value::Null });
+        }
+        let body = serde_json::from_slice(&body).map_err(|error| ClientError::Broken(error.to_string()))?;
+        Ok(RunnerSaid { status, body })
+    }
+
     async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientError> {
         let request = Request::builder()
             .method(method)
@@ -106,6 +128,24 @@ impl Client {
         let title = problem["title"].as_str().map_or_else(|| status.to_string(), str::to_owned);
         Err(ClientError::Refused(Untrusted::with_limit(title.as_bytes(), 1024).to_string()))
     }
+}
+
+/// A question to the runner.
+#[derive(Debug)]
+pub(crate) struct RunnerAsk<'a> {
+    pub(crate) method: Method,
+    /// What stands behind `/v1/runner`, with its query.
+    pub(crate) path: &'a str,
+    pub(crate) content_type: &'static str,
+    pub(crate) if_match: Option<u32>,
+    pub(crate) body: Bytes,
+}
+
+/// What the runner said.
+#[derive(Debug)]
+pub(crate) struct RunnerSaid {
+    pub(crate) status: u16,
+    pub(crate) body: serde_json::Value,
 }
 
 /// Items of a stream, one at a time; what is not asked for stays with the appliance.

@@ -10,6 +10,7 @@ pub(crate) mod node;
 mod patient;
 pub(crate) mod quota;
 pub(crate) mod read;
+pub(crate) mod runner;
 pub(crate) mod server;
 pub(crate) mod socket;
 mod stat;

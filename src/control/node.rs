@@ -10,6 +10,7 @@ use eventlog::{EventLog, HoldingStore};
 use tokio::sync::mpsc;
 
 use super::quota::Desk;
+use super::runner::RunnerDesk;
 use super::top::{Closed, Top, TopQuery};
 use super::wire::{Judged, Reloaded, Reverify};
 
@@ -40,6 +41,11 @@ pub(crate) trait Node: Send + Sync + fmt::Debug + 'static {
 
     /// What an operator sees of quota and decides about it; absent without the role.
     fn quota(&self) -> Option<&Desk> {
+        None
+    }
+
+    /// The runner, for any tenant; absent without the role, and while its ledger is not open.
+    fn runner(&self) -> Option<RunnerDesk> {
         None
     }
 

@@ -14,6 +14,7 @@
 //! | `POST /v1/quota/bucket` with an act | what came of it |
 //! | `POST /v1/quota/breakers`, `/v1/quota/runaways` with a query | those that there are |
 //! | `POST /v1/quota/guard` with an act | what came of it |
+//! | any, `/v1/runner/…` | what [`super::runner`] says |
 //! | `POST /v1/reverify` | JSON lines, one for each held delivery |
 //! | `POST /v1/reload` | the faults that were found |
 //!
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use eventlog::EventLog;
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -47,6 +49,7 @@ use super::node::Node;
 use super::patient::{Patient, WRITE_TIMEOUT};
 use super::quota::{DeskError, Peer};
 use super::read::{self, Ended, Sink};
+use super::runner::BODY_BYTES_MAX;
 use super::socket::Socket;
 use super::top::{Close, TopQuery};
 use super::wire::{Aside, EventLine, Find, Query, Reverify, Stat, Which};
@@ -94,6 +97,9 @@ const PATHS: [&str; 15] = [
 
 /// Why there is nothing to tell of calls.
 const NO_EGRESS: &str = "no calls go out here: the role egress is not enabled";
+
+/// Why there is nothing to tell of runs.
+const NO_RUNNER: &str = "no runs are performed here: the role runner is not enabled, or its ledger is not open";
 
 const NOTHING_HERE: &str = "there is nothing here; this socket speaks /v1/…";
 
@@ -202,6 +208,7 @@ impl Service {
             (&Method::POST, "/v1/egress/top") => self.egress_top(ask(body).await?).await,
             (&Method::POST, "/v1/egress/close") => self.egress_close(&ask(body).await?),
             (&Method::POST, path) if path.starts_with("/v1/quota/") => self.quota(path, body, peer).await,
+            (_, path) if path.starts_with("/v1/runner/") => self.runner(&head, body, peer).await,
             (&Method::POST, "/v1/reverify") => self.reverify(ask(body).await?),
             (&Method::POST, "/v1/reload") => json_answer(&self.node.reload().await),
             (_, path) if PATHS.contains(&path) => {
@@ -334,6 +341,13 @@ impl Service {
         }
     }
 
+    async fn runner(&self, head: &Parts, body: Incoming, peer: Peer) -> Result<Answer, No> {
+        let _permit = self.reader()?;
+        let desk = self.node.runner().ok_or_else(|| No::new(StatusCode::NOT_FOUND, NO_RUNNER))?;
+        let path = head.uri.path().strip_prefix("/v1/runner").unwrap_or_default();
+        Ok(desk.answer(path, head, read_body(body, BODY_BYTES_MAX).await?, peer).await)
+    }
+
     fn reverify(&self, ask: Reverify) -> Result<Answer, No> {
         let permit = self.reader()?;
         let node = Arc::clone(&self.node);
@@ -391,13 +405,17 @@ impl Sink for StreamSink {
 
 /// Reads a JSON body, bounded in size and time.
 async fn ask<T: DeserializeOwned>(body: Incoming) -> Result<T, No> {
-    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, REQUEST_BYTES_MAX).collect()).await;
-    let read = read.map_err(|_| No::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not come in time"))?;
-    let bytes = read
-        .map_err(|_| No::new(StatusCode::PAYLOAD_TOO_LARGE, "the request's body is too large or was cut off"))?
-        .to_bytes();
+    let bytes = read_body(body, REQUEST_BYTES_MAX).await?;
     serde_json::from_slice(&bytes)
         .map_err(|error| No(StatusCode::BAD_REQUEST, format!("the request's body is not understood: {error}")))
+}
+
+async fn read_body(body: Incoming, bytes_max: usize) -> Result<Bytes, No> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, bytes_max).collect()).await;
+    let read = read.map_err(|_| No::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not come in time"))?;
+    let read =
+        read.map_err(|_| No::new(StatusCode::PAYLOAD_TOO_LARGE, "the request's body is too large or was cut off"))?;
+    Ok(read.to_bytes())
 }
 
 /// Runs what waits for the disk where waiting holds nobody up.

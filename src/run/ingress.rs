@@ -152,7 +152,7 @@ pub(super) fn tell_recovery(lane: &str, recovery: &eventlog::segment::Recovery) 
     }
 }
 
-fn unauthenticated(appliance: &Appliance) -> ratelimit::unauthenticated::Settings {
+pub(super) fn unauthenticated(appliance: &Appliance) -> ratelimit::unauthenticated::Settings {
     let settings = &appliance.limits.unauthenticated;
     let count = |n| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
     ratelimit::unauthenticated::Settings {

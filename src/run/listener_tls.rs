@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use config::{AtLine, EgressTls, Environment, Fault, TlsVersion};
+use config::{Appliance, AtLine, EgressTls, Environment, Fault, TlsVersion};
 use domain::{Clock, Secret};
 use listen::{Tls, TlsParts, TlsServer, TlsServerFault, Validity, VersionMin};
 use prometheus_client::collector::Collector;
@@ -17,18 +17,58 @@ const DAY_SECONDS: i64 = 86_400;
 /// It is told by `/readyz` when fewer days are left: enough for somebody to be back who is away.
 const DAYS_MIN: i64 = 14;
 
+/// What a listener is to show, as its file has it.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    /// The table, such as `egress.tls`.
+    table: &'static str,
+    is_listened_on: bool,
+    certificate: &'a Option<AtLine<String>>,
+    key: &'a Option<AtLine<String>>,
+    client_roots: &'a Option<AtLine<String>>,
+    version_min: TlsVersion,
+    http2: bool,
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn of_egress(tls: &'a EgressTls) -> Self {
+        Self {
+            table: "egress.tls",
+            is_listened_on: !tls.listen.is_empty(),
+            certificate: &tls.certificate,
+            key: &tls.key,
+            client_roots: &tls.client_roots,
+            version_min: tls.version_min,
+            http2: tls.http2,
+        }
+    }
+
+    pub(super) fn of_runner(appliance: &'a Appliance) -> Self {
+        let tls = &appliance.runner.api.tls;
+        Self {
+            table: "runner.api.tls",
+            is_listened_on: !tls.listen.is_empty(),
+            certificate: &tls.certificate,
+            key: &tls.key,
+            client_roots: &None,
+            version_min: tls.version_min,
+            http2: tls.http2,
+        }
+    }
+}
+
 /// What is in the files; none where no address has TLS, and where something is wrong, which is among the faults then.
 pub(super) fn judge(
-    tls: &EgressTls,
+    tls: &Wanted<'_>,
     path: &Path,
     environment: &dyn Environment,
     now_unix_ms: u64,
     faults: &mut Vec<Fault>,
 ) -> Option<TlsServer> {
-    if tls.listen.is_empty() {
+    if !tls.is_listened_on {
         return None;
     }
-    let at = |key: &str| format!("egress.tls.{key}");
+    let at = |key: &str| format!("{}.{key}", tls.table);
     let mut read = |key: &str, reference: &Option<AtLine<String>>| -> Option<Secret> {
         let reference = reference.as_ref()?;
         match config::resolve_secret(&reference.value, environment) {
@@ -45,9 +85,9 @@ pub(super) fn judge(
             }
         }
     };
-    let certificate = read("certificate", &tls.certificate);
-    let key = read("key", &tls.key);
-    let client_roots = read("client_roots", &tls.client_roots);
+    let certificate = read("certificate", tls.certificate);
+    let key = read("key", tls.key);
+    let client_roots = read("client_roots", tls.client_roots);
     // Without the authorities it would be another listener than the one that was meant.
     if client_roots.is_none() && tls.client_roots.is_some() {
         return None;
@@ -66,14 +106,14 @@ pub(super) fn judge(
     match TlsServer::new(parts) {
         Ok(server) => {
             let expiry = server.validity().and_then(|validity| not_good(validity, now_unix_ms));
-            faults.extend(expiry.map(|why| Fault::warning(path, at("certificate"), why).at(line(&tls.certificate))));
+            faults.extend(expiry.map(|why| Fault::warning(path, at("certificate"), why).at(line(tls.certificate))));
             Some(server)
         }
         Err(fault) => {
             let (key, reference) = match &fault {
-                TlsServerFault::Certificate(_) => ("certificate", &tls.certificate),
-                TlsServerFault::Key | TlsServerFault::KeyKind(_) | TlsServerFault::Mismatch => ("key", &tls.key),
-                TlsServerFault::ClientRoots(_) => ("client_roots", &tls.client_roots),
+                TlsServerFault::Certificate(_) => ("certificate", tls.certificate),
+                TlsServerFault::Key | TlsServerFault::KeyKind(_) | TlsServerFault::Mismatch => ("key", tls.key),
+                TlsServerFault::ClientRoots(_) => ("client_roots", tls.client_roots),
             };
             faults.push(Fault::error(path, at(key), fault.to_string()).at(line(reference)));
             None

@@ -13,6 +13,7 @@ mod node;
 mod own_tls;
 mod quota;
 mod reload;
+mod runner;
 mod sample;
 mod sink;
 mod upkeep;
@@ -39,6 +40,8 @@ use self::metrics::ConfigMetrics;
 use self::node::Node;
 use self::quota::Quota;
 use self::reload::{Reloader, State};
+use self::runner::Runner;
+pub(crate) use self::runner::{judge as judge_runs, unvouched};
 use self::sink::Sink;
 pub(crate) use self::way_out::{JudgedBy, Machine, judge as judge_calls};
 use self::way_out::{Loader, WayOut};
@@ -49,7 +52,7 @@ pub(crate) enum RunError {
     /// Told by the caller, fault by fault.
     #[error("the configuration is faulty; nothing was started")]
     Faults(Vec<Fault>),
-    #[error("no role is enabled: the file has neither a [gateway] nor an [egress] table")]
+    #[error("no role is enabled: the file has neither a [gateway], an [egress] nor a [runner] table")]
     NothingToRun,
     #[error("the presets that come with this binary are faulty: {0}")]
     Presets(String),
@@ -59,6 +62,8 @@ pub(crate) enum RunError {
     WayOut(String),
     #[error("quota cannot be counted: {0}")]
     Quota(String),
+    #[error("no run can be performed: {0}")]
+    Runner(String),
     #[error("loading the configuration ended in a fault of ours")]
     Load,
     #[error("cannot {what}")]
@@ -94,7 +99,7 @@ pub(crate) fn run(path: &Path) -> Result<(), RunError> {
     let environment: Arc<dyn Environment> = Arc::new(ProcessEnvironment);
     let (appliance, faults) = config::load_appliance(path);
     let Some(appliance) = appliance.filter(|_| !has_errors(&faults)) else { return Err(RunError::Faults(faults)) };
-    if !appliance.gateway.enabled && !appliance.egress.enabled {
+    if !appliance.gateway.enabled && !appliance.egress.enabled && !appliance.runner.enabled {
         return Err(RunError::NothingToRun);
     }
 
@@ -124,6 +129,7 @@ fn serve(
     // Addresses first: a start by mistake ends at one that is taken, before it touches a log that somebody writes.
     let deliveries = appliance.gateway.enabled.then(|| ingress::bind(appliance)).transpose()?;
     let calls = appliance.egress.enabled.then(|| way_out::bind(appliance)).transpose()?;
+    let runs = appliance.runner.enabled.then(|| runner::bind(appliance)).transpose()?;
     let room = upkeep::room(appliance);
     // Everything that is not the path of a request runs on a runtime of its own.
     let beside = Beside::start(appliance)?;
@@ -142,10 +148,15 @@ fn serve(
     let way_out = calls.zip(quota.as_ref()).map(open).transpose()?;
     let records = way_out.as_ref().map(|way_out| Arc::clone(&way_out.log));
     let loader = way_out.as_ref().map(|way_out| Arc::clone(&way_out.loader));
+    let prepare = |bound| Runner::prepare(bound, files, appliance, clock, log.clone(), &mut registry);
+    let runner = runs.map(prepare).transpose()?;
+    let runs = runner.as_ref().map(|runner| Arc::clone(&runner.loader));
     let mut alarms = way_out.as_ref().map(WayOut::alarms).unwrap_or_default();
     alarms.extend(quota.iter().flat_map(Quota::alarms));
+    alarms.extend(runner.iter().flat_map(Runner::alarms));
     let health = Arc::new(Health::new(registry, log.clone()).with_alarms(alarms));
     let compiled = compile(loader.as_deref(), appliance)?;
+    let accepted = accept(runs.as_deref(), appliance)?;
 
     // Watched before it is read: what changes in between is noticed.
     let watcher = config::Watcher::start(path, appliance);
@@ -159,7 +170,13 @@ fn serve(
         metrics: config_metrics,
         snapshot: Arc::clone(&snapshot),
         way_out: loader,
-        state: Mutex::new(State { files: TenantFiles::new(appliance), appliance: appliance.clone(), compiled }),
+        runner: runs,
+        state: Mutex::new(State {
+            files: TenantFiles::new(appliance),
+            appliance: appliance.clone(),
+            compiled,
+            accepted,
+        }),
         again: reload::Again::default(),
         retiring: reload::Retiring::default(),
     });
@@ -191,6 +208,16 @@ fn serve(
         None => None,
     };
 
+    // Last: what it calls and what it reads is there.
+    let runner = match runner {
+        Some(runner) => {
+            let (running, services) = runner.serve(appliance, &handle)?;
+            services.into_iter().for_each(&mut add);
+            Some(running)
+        }
+        None => None,
+    };
+
     upkeep::watch(&beside.runtime, watcher, &reloader, &health);
     upkeep::drain_with(&beside.runtime, handle, Arc::clone(&health)).map_err(RunError::io("watch signals"))?;
     let node = Node {
@@ -199,6 +226,7 @@ fn serve(
         gateway,
         records: records.clone(),
         way_out: calls,
+        runner: runner.as_ref().map(|runner| runner.desk.clone()),
         reloader,
         health: Arc::clone(&health),
         clock: Arc::clone(clock),
@@ -211,6 +239,10 @@ fn serve(
     let drained = server.run();
 
     beside.stop();
+    // First of all: it reads the log and calls out.
+    if let Some(runner) = runner {
+        runner.close();
+    }
     close(quota, records.as_deref(), log.as_deref(), holding.as_deref());
     if drained.cut > 0 { Err(RunError::Cut(drained.cut)) } else { Ok(()) }
 }
@@ -235,6 +267,15 @@ fn close(
 
 /// What of the appliance's file is judged for calls. At a start a fault in it is told as every other one is.
 fn compile(loader: Option<&Loader>, appliance: &Appliance) -> Result<Option<Compiled>, RunError> {
+    let Some(loader) = loader else { return Ok(None) };
+    match loader.judge(appliance) {
+        (Some(judged), _) => Ok(Some(loader.accept(appliance, judged))),
+        (None, faults) => Err(RunError::Faults(faults)),
+    }
+}
+
+/// The same for runs.
+fn accept(loader: Option<&runner::Loader>, appliance: &Appliance) -> Result<Option<runner::Accepted>, RunError> {
     let Some(loader) = loader else { return Ok(None) };
     match loader.judge(appliance) {
         (Some(judged), _) => Ok(Some(loader.accept(appliance, judged))),

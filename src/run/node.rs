@@ -20,6 +20,7 @@ use super::health::Health;
 use super::reload::Reloader;
 use super::way_out::Open;
 use crate::control::quota::Desk;
+use crate::control::runner::RunnerDesk;
 use crate::control::time::rfc3339;
 use crate::control::top::{Closed, Top, TopQuery, top};
 use crate::control::wire::{FaultLine, Judged, JudgedOutcome, Reloaded, Reverify, Whose};
@@ -33,6 +34,8 @@ pub(crate) struct Node {
     /// None where no call goes out here.
     pub(crate) records: Option<Arc<EgressLog>>,
     pub(crate) way_out: Option<Open>,
+    /// None where no runs are performed.
+    pub(crate) runner: Option<RunnerDesk>,
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) health: Arc<Health>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -74,6 +77,10 @@ impl crate::control::node::Node for Node {
 
     fn quota(&self) -> Option<&Desk> {
         Some(&self.way_out.as_ref()?.desk)
+    }
+
+    fn runner(&self) -> Option<RunnerDesk> {
+        self.runner.clone()
     }
 
     async fn reverify(&self, ask: Reverify, report: mpsc::Sender<Judged>) -> Result<(), String> {

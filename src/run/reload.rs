@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use super::health::Health;
 use super::metrics::ConfigMetrics;
+use super::runner::{self, Accepted};
 use super::way_out::{Judged, Loader};
 
 /// What a reload did.
@@ -49,6 +50,7 @@ pub(crate) struct Reloader {
     pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
     /// The other role's; none where this node does not have it.
     pub(crate) way_out: Option<Arc<Loader>>,
+    pub(crate) runner: Option<Arc<runner::Loader>>,
     /// One reload at a time.
     pub(crate) state: Mutex<State>,
     pub(crate) again: Again,
@@ -103,6 +105,8 @@ pub(crate) struct State {
     pub(crate) files: TenantFiles<Both<TenantEndpoints, TenantOut>>,
     /// What of `appliance` is judged for calls; none where no call goes out here.
     pub(crate) compiled: Option<Compiled>,
+    /// The same for runs.
+    pub(crate) accepted: Option<Accepted>,
     /// What is in force: what the process was started with, and the live keys of the file since.
     pub(crate) appliance: Appliance,
 }
@@ -157,10 +161,13 @@ impl Reloader {
             let live = self.started.with_live(appliance);
             // The file is one unit: a destination that is none in it is a fault of the whole.
             let (judged, more) = self.judge(&live);
-            let sound = !has_errors(&more);
-            faults.extend(more);
+            let (runs, of_runs) = self.judge_runs(&live);
+            let sound = !has_errors(&more) && !has_errors(&of_runs);
+            faults.extend(more.into_iter().chain(of_runs));
             if sound {
                 restart_needed = waiting;
+                let runs = self.runner.as_ref().zip(runs);
+                state.accepted = runs.map(|(runner, judged)| runner.accept(&live, judged));
                 let judged = self.way_out.as_ref().zip(judged);
                 state.compiled = judged.map(|(way_out, judged)| way_out.accept(&live, judged));
                 state.appliance = live;
@@ -191,9 +198,13 @@ impl Reloader {
         self.way_out.as_ref().map_or_else(|| (None, Vec::new()), |way_out| way_out.judge(appliance))
     }
 
+    fn judge_runs(&self, appliance: &Appliance) -> (Option<runner::Judged>, Vec<Fault>) {
+        self.runner.as_ref().map_or_else(|| (None, Vec::new()), |runner| runner.judge(appliance))
+    }
+
     /// The snapshot of the files as they are now; of what is faulty, its last good version.
     fn build(&self, state: &mut State, unread: bool) -> (Snapshot, Reloaded) {
-        let State { files, appliance, compiled } = state;
+        let State { files, appliance, compiled, accepted } = state;
         // Connectors, openings and modes are part of what a tenant's file means.
         files.judged_by(&(&appliance.egress.mode, &appliance.egress.opening, compiled.as_ref().map(Compiled::basis)));
         let endpoints = &mut |tenant| TenantEndpoints::new(tenant, &self.presets);
@@ -206,6 +217,10 @@ impl Reloader {
         if let (Some(way_out), Some(compiled)) = (&self.way_out, &*compiled) {
             let tenants = load.tenants.iter().map(|both| (&both.made.tenant, both.beside.as_ref()));
             faults.extend(way_out.put_in_force(appliance, compiled, tenants));
+        }
+        if let (Some(runner), Some(accepted)) = (&self.runner, &*accepted) {
+            let tenants = load.tenants.iter().map(|both| &both.made.tenant);
+            faults.extend(runner.put_in_force(appliance, accepted, tenants));
         }
         let tenants = load.tenants.into_iter().map(|both| both.made).collect();
         self.again.needed(load.missing > 0, unread || load.again);
@@ -309,10 +324,12 @@ mod tests {
                 metrics: ConfigMetrics::register(&mut registry),
                 snapshot: Arc::default(),
                 way_out: None,
+                runner: None,
                 state: Mutex::new(State {
                     files: TenantFiles::new(&started),
                     appliance: started.clone(),
                     compiled: None,
+                    accepted: None,
                 }),
                 clock: Arc::clone(&clock),
                 started,

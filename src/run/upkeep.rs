@@ -73,7 +73,11 @@ pub(super) fn room(appliance: &Appliance) -> Room {
     let wanted = |enabled: bool, listener: &config::Listener| if enabled { listener.connections_max } else { 0 };
     let deliveries = wanted(appliance.gateway.enabled, &appliance.gateway.listener);
     let calls = wanted(appliance.egress.enabled, &appliance.egress.listener);
-    let files = room_for_connections(u64::from(deliveries) + 2 * u64::from(calls));
+    let runner = &appliance.runner;
+    // A user of the API is one; a run that calls has a connection to the way out.
+    let runs = if runner.enabled { runner.api.connections_max + runner.slots } else { 0 };
+    let files = room_for_connections(u64::from(deliveries) + 2 * u64::from(calls) + u64::from(runs));
+    let files = files.saturating_sub(u64::from(runs));
     shares(deliveries, calls, files)
 }
 

@@ -362,7 +362,13 @@ pub(crate) fn judge(appliance: &Appliance, path: &Path, by: JudgedBy<'_>) -> (Op
     if on == Machine::This {
         faults.extend(ranges::check_machine(&appliance.egress, path, outbound::is_on_machine));
     }
-    let listener = listener_tls::judge(&appliance.egress.tls, path, environment, now_unix_ms, &mut faults);
+    let listener = listener_tls::judge(
+        &listener_tls::Wanted::of_egress(&appliance.egress.tls),
+        path,
+        environment,
+        now_unix_ms,
+        &mut faults,
+    );
     quota::judge(appliance, path, environment, &mut faults);
     let sound = !config::has_errors(&faults);
     (sound.then_some(Judged { compiled, listener }), faults)

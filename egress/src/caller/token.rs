@@ -34,7 +34,7 @@ impl TokenHash {
         HEXLOWER.decode(digits.as_bytes()).ok()?.try_into().ok().map(Self)
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8; 32] {
+    pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 

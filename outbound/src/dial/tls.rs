@@ -187,7 +187,7 @@ impl TlsClient {
     }
 
     /// A handshake on this stream, verified against the host: a name by its DNS names, an address by its IP addresses.
-    pub(super) async fn connect<S>(&self, host: &Host, stream: S) -> Result<TlsStream<S>, TlsFault>
+    pub(crate) async fn connect<S>(&self, host: &Host, stream: S) -> Result<TlsStream<S>, TlsFault>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {

@@ -14,6 +14,7 @@ mod events;
 mod explain;
 mod grant;
 mod quota;
+mod runs;
 mod signing;
 
 pub(crate) use egress::{Egress, EgressSwitch, EgressSwitchList, EgressSwitchOff, EgressSwitchOn, SwitchScope};
@@ -31,6 +32,10 @@ pub(crate) use grant::{
 pub(crate) use quota::{
     Asked, Because, ClassWord, Quota, QuotaAnnounce, QuotaBreakers, QuotaExplain, QuotaList, QuotaOf, QuotaPark,
     QuotaRelease, QuotaReset, QuotaRunaways, QuotaShow,
+};
+pub(crate) use runs::{
+    Automations, AutomationsCheck, AutomationsList, AutomationsOf, AutomationsPut, AutomationsShow, AutomationsStart,
+    Runs, RunsList, RunsOf, RunsPlain, RunsQuarantined, RunsReplay, RunsRerun, RunsResolve, RunsToken,
 };
 pub(crate) use signing::{SchemeAndKey, Send, Sign, SignForm, Verify};
 
@@ -113,6 +118,12 @@ pub(crate) enum Command {
     /// What providers' limits leave: buckets, parks, breakers, runaways, and what to do about them
     #[command(subcommand)]
     Quota(Quota),
+    /// Runs of automations: what happened, what waits for somebody, and what to do about it
+    #[command(subcommand)]
+    Runs(Runs),
+    /// What tenants automate: store, look at, check
+    #[command(subcommand)]
+    Automations(Automations),
     /// The schemes by which deliveries prove who sent them
     #[command(subcommand)]
     Schemes(Schemes),

@@ -1,0 +1,440 @@
+//! `tidegate runs …` and `tidegate automations …`: the grammar.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use domain::{ConnectionId, EndpointId, TenantId};
+use runner::api::{ExecutionName, StatusWord};
+use runner::failure::FailureClass;
+use runner::ids::{AutomationId, RunId, StepId, Version};
+use runner::ledger::RunStatus;
+
+use super::{CONFIG_DEFAULT, Form};
+use crate::cli::when::{self, When};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// List runs, the newest first
+    #[command(after_help = "Exit codes: 0 listed, 3 nobody answers.\n\n\
+                            Examples:\n  tidegate runs list --tenant acme --status failed,needs-attention --since 1h\n  \
+                            tidegate runs list --tenant acme --class authentication-expired --json")]
+    List(RunsList),
+    /// Show what happened in a run, node by node, and what to do next
+    #[command(
+        after_help = "Takes a run's id, or the executionId that the gateway answered a delivery with: then it shows every run that its\n\
+                            event began. Of each attempt of a call it says under which effect key it was made, how much of it can have reached\n\
+                            the provider, and by what id `tidegate egress log` knows it.\n\n\
+                            Exit codes: 0 shown, 1 there is none, 3 nobody answers.\n\n\
+                            Examples:\n  tidegate runs show --tenant acme ex_01kc7yqz4w3h5v8m2n6p9r1t4c\n  \
+                            tidegate runs show --tenant acme run_01kc7yqz4w3h5v8m2n6p9r1t4c --json"
+    )]
+    Show(RunsOf),
+    /// Cancel a run, also while it waits for a provider
+    #[command(after_help = "A call that is under way is given up; what it may have done is in the run's history.\n\n\
+                            Exit codes: 0 it is written down, 1 there is no such run, or it is over, 3 could not.\n\n\
+                            Example:\n  tidegate runs cancel --tenant acme run_01kc7yqz4w3h5v8m2n6p9r1t4c")]
+    Cancel(RunsOf),
+    /// Decide about an effect of which nobody knows whether it has happened
+    #[command(
+        after_help = "Look at the provider first. `continue-accept-gap` goes on as if it had happened; `retry-accept-duplicate` does it\n\
+                            again. Who chose is in the history.\n\n\
+                            Exit codes: 0 it is written down, 1 nothing is to be decided there, 3 could not.\n\n\
+                            Example:\n  tidegate runs resolve --tenant acme run_01kc7yqz4w3h5v8m2n6p9r1t4c --node charge \\\n      \
+                            --choice continue-accept-gap"
+    )]
+    Resolve(RunsResolve),
+    /// Let a run go on that was quarantined because workers were lost over it
+    #[command(after_help = "Exit codes: 0 released, 1 it is not quarantined, 3 could not.\n\n\
+                            Example:\n  tidegate runs release --tenant acme run_01kc7yqz4w3h5v8m2n6p9r1t4c")]
+    Release(RunsOf),
+    /// Do runs again, as new ones: one run, or those of events by automation, endpoint and time
+    #[command(
+        after_help = "Effects happen again, under keys of their own: without --accept-duplicates it only counts. Replayed runs wait behind\n\
+                            whatever is live.\n\n\
+                            Exit codes: 0 counted, or begun, 1 it may not be, 3 could not.\n\n\
+                            Examples:\n  tidegate runs replay --tenant acme run_01kc7yqz4w3h5v8m2n6p9r1t4c --accept-duplicates\n  \
+                            tidegate runs replay --tenant acme --endpoint wh_9f2c1b7a --since 2h --which not-succeeded"
+    )]
+    Replay(RunsReplay),
+    /// Do one node of a run again, with another input if need be
+    #[command(
+        after_help = "It is a new asking, with an effect key of its own, so that a provider does it again; what comes behind the node\n\
+                            follows.\n\n\
+                            Exit codes: 0 it is written down, 1 it may not be, 3 could not.\n\n\
+                            Example:\n  tidegate runs rerun --tenant acme run_01kc7yqz4w3h5v8m2n6p9r1t4c --node send --input fixed.json \\\n      \
+                            --accept-duplicates"
+    )]
+    Rerun(RunsRerun),
+    /// Runs of all tenants that were quarantined, and what was kept of them
+    #[command(after_help = "Exit codes: 0 listed, 3 nobody answers.\n\nExample:\n  tidegate runs quarantined")]
+    Quarantined(RunsQuarantined),
+    /// Make the index of runs anew from the ledger
+    #[command(
+        after_help = "The index holds nothing that the ledger does not: lists may be incomplete until it has caught up.\n\n\
+                            Exit codes: 0 made, 3 could not.\n\nExample:\n  tidegate runs rebuild"
+    )]
+    Rebuild(RunsPlain),
+    /// How the runner is: its ledger, its queues, how far admission and index are behind
+    #[command(after_help = "Exit codes: 0 shown, 3 nobody answers.\n\nExample:\n  tidegate runs stat --json")]
+    Stat(RunsPlain),
+    /// Make a token of the runner's API, and the table for the tenant's file
+    #[command(after_help = "The token goes to standard output and is a secret; the file has its digest only.\n\n\
+                            Exit codes: 0 made, 3 could not.\n\nExample:\n  tidegate runs token --name console --scope operate")]
+    Token(RunsToken),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Automations {
+    /// Store an automation, as a new one or as the next version of one of the same name
+    #[command(
+        after_help = "YAML, or JSON where the file's name ends in .json. What is there already in the same words makes no version.\n\n\
+                            Exit codes: 0 stored, 1 it has faults, and all are told, 3 could not.\n\n\
+                            Examples:\n  tidegate automations put --tenant acme order-mail.yaml\n  \
+                            tidegate automations put --tenant acme --id aut_01kc7yqz4w3h5v8m2n6p9r1t4c order-mail.yaml"
+    )]
+    Put(AutomationsPut),
+    /// List a tenant's automations
+    #[command(
+        after_help = "Exit codes: 0 listed, 3 nobody answers.\n\nExample:\n  tidegate automations list --tenant acme"
+    )]
+    List(AutomationsList),
+    /// Show one version of an automation, as it is kept
+    #[command(after_help = "Exit codes: 0 shown, 1 there is none, 3 nobody answers.\n\n\
+                            Example:\n  tidegate automations show --tenant acme aut_01kc7yqz4w3h5v8m2n6p9r1t4c --number 2")]
+    Show(AutomationsShow),
+    /// Delete an automation: no run begins any more, and its history stays
+    #[command(after_help = "Exit codes: 0 deleted, 1 there is none, 3 could not.\n\n\
+                            Example:\n  tidegate automations delete --tenant acme aut_01kc7yqz4w3h5v8m2n6p9r1t4c")]
+    Delete(AutomationsOf),
+    /// Start a run of an automation by hand
+    #[command(after_help = "Exit codes: 0 started, 1 there is none, 3 could not.\n\n\
+                            Example:\n  tidegate automations start --tenant acme aut_01kc7yqz4w3h5v8m2n6p9r1t4c --input order.json")]
+    Start(AutomationsStart),
+    /// Say what is wrong with an automation, and store nothing
+    #[command(
+        after_help = "The running appliance judges it, by the connections and connectors that the tenant has.\n\n\
+                            Exit codes: 0 nothing, 1 it has faults, 3 could not tell.\n\n\
+                            Example:\n  tidegate automations check --tenant acme order-mail.yaml"
+    )]
+    Check(AutomationsCheck),
+    /// Print the JSON Schema of automations, for editors
+    #[command(after_help = "Example:\n  tidegate automations schema > automation.schema.json")]
+    Schema,
+}
+
+/// Whose, and the running appliance that is asked.
+#[derive(Debug, Args)]
+pub(crate) struct OfTenant {
+    /// Whose it is
+    #[arg(long, value_name = "T", value_parser = TenantId::parse)]
+    pub(crate) tenant: TenantId,
+    #[command(flatten)]
+    pub(crate) node: RunsPlain,
+}
+
+/// The running appliance that is asked.
+#[derive(Debug, Args)]
+pub(crate) struct RunsPlain {
+    /// The appliance's file
+    #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    pub(crate) config: PathBuf,
+    /// The running appliance's control socket [default: as configured]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsList {
+    /// Of this automation
+    #[arg(long, value_name = "ID")]
+    pub(crate) automation: Option<AutomationId>,
+    /// In these states: queued, running, parked, needs-attention, quarantined, succeeded, failed, cancelled, timed-out,
+    /// ended-ambiguous
+    #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = status)]
+    pub(crate) status: Vec<RunStatus>,
+    /// Why they exist
+    #[arg(long, value_enum, value_name = "CAUSE")]
+    pub(crate) cause: Option<Cause>,
+    /// Begun by events of this endpoint
+    #[arg(long, value_name = "ID", value_parser = EndpointId::parse)]
+    pub(crate) endpoint: Option<EndpointId>,
+    /// That wait for this connection, or failed at it
+    #[arg(long, value_name = "ID", value_parser = ConnectionId::parse)]
+    pub(crate) connection: Option<ConnectionId>,
+    /// That failed in this class (docs/failures.md)
+    #[arg(long, value_name = "CLASS", value_parser = class)]
+    pub(crate) class: Option<FailureClass>,
+    /// Admitted since then: 1h (ago), or a time
+    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    pub(crate) since: Option<When>,
+    /// Admitted before then
+    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    pub(crate) until: Option<When>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cause {
+    Event,
+    Replay,
+    Manual,
+}
+
+impl Cause {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Replay => "replay",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+fn status(word: &str) -> Result<RunStatus, String> {
+    let words = || StatusWord::ALL.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    StatusWord::parse(word).ok_or_else(|| format!("is none of {}", words()))
+}
+
+fn class(word: &str) -> Result<FailureClass, String> {
+    let found = FailureClass::ALL.iter().copied().find(|class| class.code() == word);
+    found.ok_or_else(|| "is no class of failures; docs/failures.md has them".to_owned())
+}
+
+fn execution(text: &str) -> Result<ExecutionName, String> {
+    ExecutionName::parse(text).ok_or_else(|| "is no run_…, ex_… or evt_…".to_owned())
+}
+
+fn step(text: &str) -> Result<StepId, String> {
+    StepId::parse(text).ok_or_else(|| "is no id of a node".to_owned())
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsOf {
+    /// The run, or the execution that the gateway named
+    #[arg(value_name = "ID", value_parser = execution)]
+    pub(crate) execution: ExecutionName,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsResolve {
+    /// The run, or the execution that the gateway named
+    #[arg(value_name = "ID", value_parser = execution)]
+    pub(crate) execution: ExecutionName,
+    /// The node whose effect it is
+    #[arg(long, value_name = "NODE", value_parser = step)]
+    pub(crate) node: StepId,
+    /// What is to become of it
+    #[arg(long, value_enum, value_name = "CHOICE")]
+    pub(crate) choice: ChoiceWord,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChoiceWord {
+    /// Go on as if it had happened
+    ContinueAcceptGap,
+    /// Do it again
+    RetryAcceptDuplicate,
+}
+
+impl ChoiceWord {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::ContinueAcceptGap => "continue-accept-gap",
+            Self::RetryAcceptDuplicate => "retry-accept-duplicate",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsReplay {
+    /// One run, or the execution that the gateway named
+    #[arg(value_name = "ID", value_parser = execution, conflicts_with_all = ["automation", "endpoint", "since", "until", "which", "class"])]
+    pub(crate) execution: Option<ExecutionName>,
+    /// Events that began runs of this automation
+    #[arg(long, value_name = "ID", required_unless_present_any = ["execution", "endpoint"])]
+    pub(crate) automation: Option<AutomationId>,
+    /// Events of this endpoint
+    #[arg(long, value_name = "ID", value_parser = EndpointId::parse)]
+    pub(crate) endpoint: Option<EndpointId>,
+    /// Received since then: 1h (ago), or a time
+    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    pub(crate) since: Option<When>,
+    /// Received before then
+    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    pub(crate) until: Option<When>,
+    /// Which of them, by what came of them before
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "all")]
+    pub(crate) which: WhichWord,
+    /// Those of which a run failed in this class
+    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with = "which")]
+    pub(crate) class: Option<FailureClass>,
+    /// Do it: effects that have happened happen again
+    #[arg(long)]
+    pub(crate) accept_duplicates: bool,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhichWord {
+    All,
+    /// No run was ever begun
+    NeverBegan,
+    /// All runs are over, and none has succeeded
+    NotSucceeded,
+}
+
+impl WhichWord {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::NeverBegan => "never-began",
+            Self::NotSucceeded => "not-succeeded",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsRerun {
+    /// The run, or the execution that the gateway named
+    #[arg(value_name = "ID", value_parser = execution)]
+    pub(crate) execution: ExecutionName,
+    /// The node
+    #[arg(long, value_name = "NODE", value_parser = step)]
+    pub(crate) node: StepId,
+    /// What goes into it, as JSON, in place of what the automation gives it; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// An effect that has happened happens again
+    #[arg(long)]
+    pub(crate) accept_duplicates: bool,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsQuarantined {
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) node: RunsPlain,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsToken {
+    /// Its name in the tenant's file: histories say by it who did something
+    #[arg(long, value_name = "NAME", default_value = "console")]
+    pub(crate) name: String,
+    /// What its holder may do
+    #[arg(long, value_enum, value_name = "SCOPE", default_value = "read")]
+    pub(crate) scope: ScopeWord,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScopeWord {
+    /// Look
+    Read,
+    /// And act on runs
+    Operate,
+    /// And write automations
+    Author,
+}
+
+impl ScopeWord {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Operate => "operate",
+            Self::Author => "author",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutomationsPut {
+    /// The automation; `-` is standard input, as YAML
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The automation that it is the next version of [default: the one of its name, or a new one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<AutomationId>,
+    /// Only if this is the last version
+    #[arg(long, value_name = "N", requires = "id")]
+    pub(crate) if_version: Option<Version>,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutomationsList {
+    /// Also those that are deleted
+    #[arg(long)]
+    pub(crate) deleted: bool,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutomationsShow {
+    /// The automation
+    #[arg(value_name = "ID")]
+    pub(crate) id: AutomationId,
+    /// Which version [default: the last]
+    #[arg(long, value_name = "N")]
+    pub(crate) number: Option<Version>,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutomationsOf {
+    /// The automation
+    #[arg(value_name = "ID")]
+    pub(crate) id: AutomationId,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutomationsStart {
+    /// The automation
+    #[arg(value_name = "ID")]
+    pub(crate) id: AutomationId,
+    /// What `input` is in its expressions, as JSON; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutomationsCheck {
+    /// The automation; `-` is standard input, as YAML
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+impl RunsOf {
+    /// The run, where it is one that is meant and no event.
+    pub(crate) fn run(&self) -> Option<RunId> {
+        match self.execution {
+            ExecutionName::Run(run) => Some(run),
+            ExecutionName::Event(_) => None,
+        }
+    }
+}

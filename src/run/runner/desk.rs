@@ -1,0 +1,139 @@
+//! What the API can do, done: on the ledger, the automations and the index that are open.
+
+mod automations;
+mod errors;
+mod executions;
+mod operations;
+mod replays;
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use async_trait::async_trait;
+use domain::{Clock, ConnectionId, EventId};
+use runner::api::{
+    Asker, Confirmed, Desk, Document, DocumentFault, ExecutionFilter, No, Page, PlannedReplay, Replayed, Replays,
+    Rerun, Resolve, Saved, Start, StartReplays,
+};
+use runner::automation::{ConnectionState, Listed, Stored};
+use runner::ids::{AutomationId, RunId, StepId, Version};
+use serde_json::Value;
+
+use super::config::InForce;
+use super::live::Live;
+
+/// Whoever asks.
+#[derive(Debug)]
+pub(super) struct OpenDesk {
+    /// None while the ledger is not open.
+    pub(super) live: Arc<ArcSwapOption<Live>>,
+    pub(super) config: Arc<ArcSwap<InForce>>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl OpenDesk {
+    fn live(&self) -> Result<Arc<Live>, No> {
+        self.live.load_full().ok_or_else(|| No::Unavailable("the ledger is not open; see readyz".into()))
+    }
+}
+
+#[async_trait]
+impl Desk for OpenDesk {
+    async fn create(&self, asker: &Asker, document: Document) -> Result<Saved, No> {
+        automations::create(&self.live()?, asker, document, self.clock.unix_ms()).await
+    }
+
+    async fn replace(
+        &self,
+        asker: &Asker,
+        id: AutomationId,
+        expected: Option<Version>,
+        document: Document,
+    ) -> Result<Saved, No> {
+        automations::replace(&self.live()?, asker, (id, expected), document, self.clock.unix_ms()).await
+    }
+
+    async fn check(&self, asker: &Asker, document: Document) -> Result<Vec<DocumentFault>, No> {
+        automations::draft(&self.live()?, asker, document).await.map(|_| Vec::new())
+    }
+
+    async fn workflows(&self, asker: &Asker, after: Option<AutomationId>, limit: usize) -> Result<Page<Listed>, No> {
+        automations::list(&*self.live()?, asker, after, limit).await
+    }
+
+    async fn workflow(&self, asker: &Asker, id: AutomationId, version: Option<Version>) -> Result<Stored, No> {
+        automations::get(&*self.live()?, asker, id, version).await
+    }
+
+    async fn delete(&self, asker: &Asker, id: AutomationId) -> Result<(), No> {
+        automations::delete(&*self.live()?, asker, id).await
+    }
+
+    async fn start(&self, asker: &Asker, id: AutomationId, start: Start) -> Result<(RunId, bool), No> {
+        executions::start(&self.live()?, asker, id, start, self.clock.unix_ms()).await
+    }
+
+    async fn executions(&self, asker: &Asker, filter: ExecutionFilter) -> Result<Page<Value>, No> {
+        executions::list(&*self.live()?, asker, filter).await
+    }
+
+    async fn execution(&self, asker: &Asker, run: RunId) -> Result<Value, No> {
+        executions::show(&self.live()?, asker, run, self.clock.unix_ms()).await
+    }
+
+    async fn runs_of(&self, asker: &Asker, event: EventId) -> Result<Vec<RunId>, No> {
+        executions::runs_of(&*self.live()?, asker, event).await
+    }
+
+    async fn execution_of_event(&self, asker: &Asker, event: EventId) -> Result<Value, No> {
+        executions::of_event(&self.live()?, asker, event, self.clock.unix_ms()).await
+    }
+
+    async fn cancel(&self, asker: &Asker, run: RunId) -> Result<(), No> {
+        self.live()?.acts.cancel(&asker.tenant, run, &asker.by).await.map_err(errors::act)
+    }
+
+    async fn resolve(&self, asker: &Asker, run: RunId, resolve: Resolve) -> Result<(), No> {
+        let live = self.live()?;
+        let done = live.acts.resolve(&asker.tenant, run, &resolve.step, resolve.choice, &asker.by).await;
+        done.map_err(errors::act)
+    }
+
+    async fn replay(&self, asker: &Asker, run: RunId, confirmed: Confirmed) -> Result<Replayed, No> {
+        replays::one(&self.live()?, asker, run, confirmed, self.clock.unix_ms()).await
+    }
+
+    async fn rerun(&self, asker: &Asker, run: RunId, step: StepId, rerun: Rerun) -> Result<u32, No> {
+        executions::rerun(&*self.live()?, asker, run, step, rerun).await
+    }
+
+    async fn plan_replays(&self, asker: &Asker, replays: Replays) -> Result<PlannedReplay, No> {
+        replays::plan(&*self.live()?, asker, replays).await
+    }
+
+    async fn start_replays(&self, asker: &Asker, start: StartReplays) -> Result<Replayed, No> {
+        replays::start(&*self.live()?, asker, start).await
+    }
+
+    async fn connections(&self, asker: &Asker) -> Result<Vec<(ConnectionId, ConnectionState)>, No> {
+        let live = self.live()?;
+        let dead = live.definitions.needing_reconnect(&asker.tenant).await.map_err(errors::store)?;
+        let config = self.config.load();
+        let own = config.connections.get(&asker.tenant).into_iter().flat_map(|own| own.keys().cloned());
+        let mut all: Vec<_> = own.map(|id| (id, ConnectionState::Connected)).collect();
+        for (id, state) in &mut all {
+            if let Some((_, found)) = dead.iter().find(|(dead, _)| dead == id) {
+                *state = found.clone();
+            }
+        }
+        all.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
+        Ok(all)
+    }
+
+    async fn reconnected(&self, asker: &Asker, connection: ConnectionId) -> Result<u64, No> {
+        if self.config.load().connection(&asker.tenant, &connection).is_none() {
+            return Err(No::NotFound);
+        }
+        executions::reconnected(&*self.live()?, asker, &connection).await
+    }
+}

@@ -1,0 +1,490 @@
+//! The runner, open: everything that runs stand on, put together once the ledger is there.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use config::{Appliance, Environment};
+use domain::{Clock, ConnectionId, TenantId};
+use eventlog::EventLog;
+use runner::admission::{self, Admission, Triggers};
+use runner::automation::cache::Bounds;
+use runner::automation::{CompiledAutomations, DefinitionStore, EmbeddedDefinitions, embedded as definitions};
+use runner::call::egress::{EgressCaller, EgressSettings};
+use runner::connector::{Connectors, FromConfig};
+use runner::engine::{Acts, Automations, Engine, Events, Payloads, Ports};
+use runner::index::{Following, IndexSettings, RunIndex};
+use runner::ledger::embedded::{self, Ages, EmbeddedLedger};
+use runner::ledger::payloads::{self, PayloadDirectory, PayloadStore};
+use runner::ledger::{BoxFuture, LedgerStore};
+use runner::replay::{self, Replays};
+use runner::schedule::core::Limits;
+use runner::schedule::{self, Scheduler, Sources};
+use runner::view;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::calls::{Dialling, Signing, WayOut};
+use super::config::{ConnectionsInForce, InForce};
+use super::metered::Metered;
+use super::metrics::RunnerMetrics;
+use super::ports::{Compiled, EventsOfLog, History, Keeping, NoEvents, StillThere, Telling};
+
+/// How often figures are taken that take a look at the disk.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often what is over age is moved and dropped.
+const RETAIN_EVERY: Duration = Duration::from_mins(10);
+
+/// What a runner is opened with.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) appliance: Appliance,
+    pub(super) environment: Arc<dyn Environment>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) log: Option<Arc<dyn EventLog>>,
+    pub(super) config: Arc<ArcSwap<InForce>>,
+    pub(super) metrics: Arc<RunnerMetrics>,
+    pub(super) drain: Duration,
+}
+
+/// All of it, open.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(super) ledger: Arc<dyn LedgerStore>,
+    embedded: Arc<EmbeddedLedger>,
+    pub(super) definitions: Arc<dyn DefinitionStore>,
+    pub(super) automations: Arc<dyn Automations>,
+    pub(super) connectors: Arc<dyn Connectors>,
+    pub(super) connector_names: Arc<dyn view::Connectors>,
+    pub(super) events: Arc<dyn Events>,
+    pub(super) payloads: Arc<dyn Payloads>,
+    pub(super) payload_store: Arc<PayloadDirectory>,
+    pub(super) index: Arc<RunIndex>,
+    pub(super) scheduler: schedule::Handle,
+    pub(super) triggers: Arc<Triggers>,
+    /// None where this node has no log.
+    pub(super) admission: Option<admission::Handle>,
+    /// The same.
+    pub(super) replays: Option<Replays>,
+    pub(super) acts: Acts,
+    seen: Figures,
+    /// What was wrong with it when it was last looked at.
+    faults: Mutex<Vec<String>>,
+}
+
+/// What was seen at the last look.
+#[derive(Debug, Default)]
+struct Figures {
+    index_lag_ms: AtomicU64,
+    open_runs: AtomicU64,
+    ledger_bytes: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) index_lag_ms: u64,
+    pub(super) open_runs: u64,
+    pub(super) ledger_bytes: u64,
+}
+
+/// What runs from here on, until it is told to stop.
+pub(super) struct Tasks {
+    scheduler: Scheduler,
+    engine: Arc<Engine>,
+    sources: Sources,
+    admission: Option<Admission>,
+}
+
+impl Opening {
+    /// Opens everything, in the order in which each stands on those before it. Nothing runs yet.
+    pub(super) async fn open(&self) -> Result<(Arc<Live>, Tasks), String> {
+        let file = &self.appliance.runner;
+        let directory = &file.directory;
+        let clock = &self.clock;
+        let (embedded, payload_store) = self.ledger().await?;
+        let embedded = Arc::new(embedded);
+        let payload_store = Arc::new(payload_store);
+        let inner: Arc<dyn LedgerStore> = Arc::<EmbeddedLedger>::clone(&embedded);
+        let counts = Arc::clone(&self.metrics.counts);
+        let ledger: Arc<dyn LedgerStore> = Arc::new(Metered { inner, counts, clock: Arc::clone(clock) });
+        let definitions = self.definitions().await?;
+        let automations = CompiledAutomations::new(Arc::clone(&definitions), Bounds::default());
+        let automations: Arc<dyn Automations> = Arc::new(Compiled(automations));
+        let settings = IndexSettings { metadata: file.retention.metadata, ..IndexSettings::default() };
+        let index = RunIndex::open(&directory.join("index"), settings, Arc::clone(&ledger), Arc::clone(clock)).await;
+        let index = index.map_err(|fault| format!("the index of runs: {fault}"))?;
+        let events: Arc<dyn Events> = match &self.log {
+            Some(log) => Arc::new(EventsOfLog(Arc::clone(log))),
+            None => Arc::new(NoEvents),
+        };
+        let configured = Arc::new(ConnectionsInForce(Arc::clone(&self.config)));
+        let connectors: Arc<dyn Connectors> = Arc::new(FromConfig::new(configured));
+        let store: Arc<dyn PayloadStore> = Arc::<PayloadDirectory>::clone(&payload_store);
+        let bounds = payloads::Bounds {
+            inline_bytes_max: file.payloads.inline_bytes_max as usize,
+            stored_bytes_max: usize::try_from(file.payloads.bytes_max).unwrap_or(usize::MAX),
+            ..payloads::Bounds::default()
+        };
+        let payloads: Arc<dyn Payloads> = Arc::new(Keeping { store, bounds });
+        let (scheduler, handle) = self.scheduler()?;
+        let queue: Arc<dyn schedule::Queue> = Arc::new(handle.clone());
+        let engine = self.engine(&ledger, &definitions, &automations, &events, &payloads, &connectors)?;
+        let triggers =
+            Triggers::new(Arc::clone(&definitions), Arc::clone(&automations), Arc::clone(&events), Arc::clone(clock));
+        let admission = self.log.as_ref().map(|log| {
+            let parts = admission::Parts {
+                log: Arc::clone(log),
+                ledger: Arc::clone(&ledger),
+                triggers: Arc::clone(&triggers),
+                queue: Arc::clone(&queue),
+                clock: Arc::clone(clock),
+            };
+            let settings = admission::Settings {
+                entries_max: file.admission.events_max as usize,
+                under_way_max: file.admission.under_way_max as usize,
+                ..admission::Settings::default()
+            };
+            Admission::new(parts, settings)
+        });
+        let (admission, admission_handle) = admission.unzip();
+        let replays = self.log.as_ref().map(|log| {
+            let parts = replay::Parts {
+                log: Arc::clone(log),
+                ledger: Arc::clone(&ledger),
+                definitions: Arc::clone(&definitions),
+                triggers: Arc::clone(&triggers),
+                history: Arc::new(History(Arc::clone(&index))),
+                queue: Arc::clone(&queue),
+                pace: Arc::new(handle.clone()),
+                clock: Arc::clone(clock),
+            };
+            Replays::new(parts, replay::Settings::default())
+        });
+        let acts = Acts {
+            clock: Arc::clone(clock),
+            ledger: Arc::clone(&ledger),
+            definitions: Arc::clone(&definitions),
+            automations: Arc::clone(&automations),
+            payloads: Arc::clone(&payloads),
+            queue,
+        };
+        let sources = Sources { open: Some(Arc::new(OpenRunsOf(Arc::clone(&index)))), ledger: None };
+        let live = Live {
+            ledger,
+            embedded,
+            definitions,
+            automations,
+            connectors,
+            connector_names: Arc::new(NamesInForce(Arc::clone(&self.config))),
+            events,
+            payloads,
+            payload_store,
+            index,
+            scheduler: handle,
+            triggers,
+            admission: admission_handle,
+            replays,
+            acts,
+            seen: Figures::default(),
+            faults: Mutex::default(),
+        };
+        Ok((Arc::new(live), Tasks { scheduler, engine: Arc::new(engine), sources, admission }))
+    }
+
+    async fn ledger(&self) -> Result<(EmbeddedLedger, PayloadDirectory), String> {
+        let file = &self.appliance.runner;
+        let mut settings = embedded::Settings::new(file.directory.join("ledger"));
+        settings.segment_bytes = file.payloads.segment_bytes;
+        settings.reserve_bytes = file.payloads.reserve_bytes;
+        let (clock, payloads) = (Arc::clone(&self.clock), file.directory.join("payloads"));
+        let opened = tokio::task::spawn_blocking(move || {
+            let store = PayloadDirectory::open(payloads, Arc::clone(&clock));
+            let store = store.map_err(|fault| format!("the store of payloads: {fault}"))?;
+            let (ledger, opened) = EmbeddedLedger::open(&settings, clock).map_err(|fault| with_causes(&fault))?;
+            for damage in &opened.damage {
+                tracing::error!(?damage, "the ledger is damaged: a run that has records there cannot be read");
+            }
+            tracing::info!(open_runs = opened.open_runs, read = opened.read, "the ledger is open");
+            Ok((ledger, store))
+        });
+        opened.await.map_err(|_| "opening the ledger ended in a fault of ours".to_owned())?
+    }
+
+    async fn definitions(&self) -> Result<Arc<dyn DefinitionStore>, String> {
+        let file = &self.appliance.runner;
+        let mut settings = definitions::Settings::new(file.directory.join("definitions"));
+        settings.reserve_bytes = file.payloads.reserve_bytes;
+        let clock = Arc::clone(&self.clock);
+        let opened = tokio::task::spawn_blocking(move || EmbeddedDefinitions::open(&settings, clock)).await;
+        let opened = opened.map_err(|_| "opening the automations ended in a fault of ours".to_owned())?;
+        let (store, opened) = opened.map_err(|fault| format!("the automations: {}", with_causes(&fault)))?;
+        if opened.is_rebuilt {
+            tracing::info!(records = opened.read, "the index of automations was made anew from their journal");
+        }
+        Ok(Arc::new(store))
+    }
+
+    fn scheduler(&self) -> Result<(Scheduler, schedule::Handle), String> {
+        let file = &self.appliance.runner;
+        let limits = Limits {
+            queued_max: file.admission.runs_max,
+            parked_max: file.admission.runs_max,
+            ..Limits::of_slots(file.slots)
+        };
+        let settings = schedule::Settings { limits, drain: self.drain, ..schedule::Settings::default() };
+        Scheduler::new(settings, Arc::clone(&self.clock)).map_err(|fault| format!("the scheduler: {fault}"))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "it is where they meet")]
+    fn engine(
+        &self,
+        ledger: &Arc<dyn LedgerStore>,
+        definitions: &Arc<dyn DefinitionStore>,
+        automations: &Arc<dyn Automations>,
+        events: &Arc<dyn Events>,
+        payloads: &Arc<dyn Payloads>,
+        connectors: &Arc<dyn Connectors>,
+    ) -> Result<Engine, String> {
+        let (file, clock) = (&self.appliance.runner, &self.clock);
+        let way_out = WayOut::of(&self.appliance).ok_or("no way out is configured")?;
+        let authority = way_out.authority();
+        let dialling = Dialling::new(way_out, &self.appliance, &*self.environment)?;
+        let signing = Signing { config: Arc::clone(&self.config), clock: Arc::clone(clock) };
+        let settings = EgressSettings {
+            connections_max: file.slots as usize,
+            idle_max: file.slots as usize / 2,
+            answer_bytes_max: usize::try_from(file.payloads.bytes_max).unwrap_or(usize::MAX),
+            ..EgressSettings::new(&authority)
+        };
+        let caller = EgressCaller::new(settings, Arc::clone(clock), Arc::new(dialling), Arc::new(signing));
+        let caller = caller.map_err(|fault| fault.to_string())?;
+        let ports = Ports {
+            clock: Arc::clone(clock),
+            ledger: Arc::clone(ledger),
+            definitions: Arc::clone(definitions),
+            automations: Arc::clone(automations),
+            events: Arc::clone(events),
+            payloads: Arc::clone(payloads),
+            connectors: Arc::clone(connectors),
+            caller: Arc::new(caller),
+            authority: Arc::new(StillThere(Arc::clone(&self.config))),
+            notices: Arc::new(Telling(Arc::clone(&self.metrics))),
+        };
+        let settings = runner::engine::Settings {
+            lease: file.lease,
+            workers_lost_max: file.crashes_max,
+            authorise_after: file.reauthorise_after,
+            ..runner::engine::Settings::new(&owner(self.appliance.node.id, clock.unix_ms()))
+        };
+        Ok(Engine::new(ports, settings))
+    }
+}
+
+/// A name of this process that no other one has, nor had: ids of processes come again, and not in the same millisecond.
+fn owner(node: domain::NodeId, now_unix_ms: u64) -> String {
+    format!("node {} pid {} at {now_unix_ms}", node.0, std::process::id())
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    super::super::with_causes(error)
+}
+
+impl Tasks {
+    /// Performs runs until `stop` says true, and then until the turns under way have ended or their time is up.
+    pub(super) async fn run(self, live: &Arc<Live>, ages: Ages, stop: watch::Receiver<bool>) {
+        let mut beside = JoinSet::new();
+        beside.spawn(keep_looking(Arc::clone(live)));
+        beside.spawn(keep_retaining(Arc::clone(live), ages));
+        let admission = self.admission.map(|admission| tokio::spawn(admission.run(stop.clone())));
+        // What was durable when the process before ended is in the index before open runs are looked for in it.
+        live.index.caught_up(Duration::from_mins(5)).await;
+        let drained = self.scheduler.run(self.engine, self.sources, stop).await;
+        if drained.dropped > 0 {
+            tracing::warn!(dropped = drained.dropped, "workers were let go of in the middle of a turn");
+        }
+        if let Some(admission) = admission
+            && admission.await.is_err()
+        {
+            tracing::error!("admission ended in a fault of ours");
+        }
+        beside.shutdown().await;
+        live.close().await;
+    }
+}
+
+impl Live {
+    pub(super) fn seen(&self) -> Seen {
+        let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        Seen {
+            index_lag_ms: read(&self.seen.index_lag_ms),
+            open_runs: read(&self.seen.open_runs),
+            ledger_bytes: read(&self.seen.ledger_bytes),
+        }
+    }
+
+    /// What is wrong with it, in sentences.
+    pub(super) fn alarms(&self, lag_alarm: Duration, now_unix_ms: u64) -> Vec<String> {
+        let mut alarms = self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(status) = self.admission.as_ref().map(admission::Handle::status) {
+            if let Some(halt) = status.halt {
+                alarms.push(format!("runner: admission is halted: {}", halt.reason));
+            }
+            let age_ms = status.oldest_unix_ms.map_or(0, |oldest| now_unix_ms.saturating_sub(oldest));
+            if u128::from(age_ms) > lag_alarm.as_millis() {
+                alarms.push(format!("runner: an event has waited {} s for its run", age_ms / 1_000));
+            }
+        }
+        match &*self.index.following().borrow() {
+            Following::Failing(why) => alarms.push(format!("runner: the index of runs is behind: {why}")),
+            Following::Halted(why) => alarms.push(format!("runner: the index of runs is halted: {why}")),
+            Following::CatchingUp | Following::AtEnd => {}
+        }
+        alarms
+    }
+
+    pub(super) async fn ledger_stat(&self) -> Value {
+        let embedded = Arc::clone(&self.embedded);
+        let stat = tokio::task::spawn_blocking(move || {
+            let stat = embedded.stat();
+            json!({
+                "openRuns": stat.open_runs,
+                "runsEver": stat.tombstones,
+                "unindexed": stat.unindexed,
+                "indexBytes": stat.index_bytes,
+                "indexFailed": stat.index_failed.map(|why| why.to_string()),
+                "journal": segments(&stat.journal),
+                "history": segments(&stat.history),
+            })
+        });
+        stat.await.unwrap_or_default()
+    }
+
+    async fn look(&self) {
+        let embedded = Arc::clone(&self.embedded);
+        if let Ok(stat) = tokio::task::spawn_blocking(move || embedded.stat()).await {
+            let bytes = stat.journal.bytes_used + stat.history.bytes_used + stat.index_bytes;
+            self.seen.open_runs.store(stat.open_runs as u64, Ordering::Relaxed);
+            self.seen.ledger_bytes.store(bytes, Ordering::Relaxed);
+            let mut faults = Vec::new();
+            for (name, journal) in [("ledger", &stat.journal), ("history", &stat.history)] {
+                faults.extend(
+                    journal.unavailable.as_ref().map(|why| format!("runner: the {name} cannot be written: {why}")),
+                );
+                if journal.full {
+                    faults.push(format!("runner: the {name} has no room: nothing is admitted, and steps wait"));
+                }
+                if journal.damaged > 0 {
+                    faults.push(format!("runner: the {name} is damaged in {} places", journal.damaged));
+                }
+            }
+            faults.extend(stat.index_failed.map(|why| format!("runner: the ledger's index has failed: {why}")));
+            *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+        }
+        let freshness = self.index.caught_up(Duration::from_secs(1)).await;
+        // What is not in within a second is behind by more than that, and by how much the next look says.
+        let lag_ms = if freshness.is_stale { self.seen().index_lag_ms + LOOK_EVERY.as_millis() as u64 } else { 0 };
+        self.seen.index_lag_ms.store(lag_ms, Ordering::Relaxed);
+    }
+
+    async fn close(&self) {
+        if let Some(replays) = &self.replays {
+            replays.shutdown().await;
+        }
+        self.index.close().await;
+        let embedded = Arc::clone(&self.embedded);
+        if tokio::task::spawn_blocking(move || embedded.close()).await.is_err() {
+            tracing::error!("the ledger was not closed: the next start is as after a crash");
+        }
+    }
+}
+
+fn segments(stat: &eventlog::segment::Stat) -> Value {
+    json!({
+        "bytes": stat.bytes_used,
+        "records": stat.records,
+        "segments": stat.segments,
+        "damaged": stat.damaged,
+        "unavailable": stat.unavailable.as_deref(),
+    })
+}
+
+async fn keep_looking(live: Arc<Live>) {
+    loop {
+        live.look().await;
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Moves and drops what is over age.
+async fn keep_retaining(live: Arc<Live>, ages: Ages) {
+    loop {
+        tokio::time::sleep(RETAIN_EVERY).await;
+        let (embedded, payloads, ages) = (Arc::clone(&live.embedded), Arc::clone(&live.payload_store), ages.clone());
+        match tokio::task::spawn_blocking(move || embedded.retain(&ages, &payloads)).await {
+            Ok(Ok(retained)) if retained.moved_segments + retained.dropped_segments + retained.payloads > 0 => {
+                tracing::info!(
+                    moved = retained.moved_segments,
+                    dropped = retained.dropped_segments,
+                    payloads = retained.payloads,
+                    "the ledger's old segments were seen to"
+                );
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(fault)) => {
+                tracing::error!(%fault, "what is over age in the ledger was not seen to; it is tried again")
+            }
+            Err(_) => tracing::error!("retention of the ledger ended in a fault of ours; it is tried again"),
+        }
+        if let Err(fault) = live.index.sweep().await {
+            tracing::error!(%fault, "the index of runs was not swept; it is tried again");
+        }
+    }
+}
+
+type OpenRunsPage = (Vec<schedule::ActiveRun>, Option<(TenantId, runner::ids::RunId)>);
+
+/// Open runs, where the scheduler looks for them.
+#[derive(Debug)]
+struct OpenRunsOf(Arc<RunIndex>);
+
+impl schedule::OpenRuns for OpenRunsOf {
+    fn open_runs(
+        &self,
+        after: Option<(TenantId, runner::ids::RunId)>,
+        max: usize,
+    ) -> BoxFuture<'static, Result<OpenRunsPage, schedule::OpenRunsError>> {
+        let index = Arc::clone(&self.0);
+        Box::pin(async move {
+            let (page, next) =
+                index.open_runs(after, max).await.map_err(|fault| schedule::OpenRunsError(fault.to_string().into()))?;
+            let active = |run: runner::index::ActiveRun| schedule::ActiveRun {
+                tenant: run.tenant,
+                run: run.run,
+                class: run.class,
+                until_unix_ms: run.until_unix_ms,
+                status: run.status,
+                deadline_unix_ms: run.deadline_unix_ms,
+            };
+            Ok((page.into_iter().map(active).collect(), next))
+        })
+    }
+}
+
+/// Connectors of connections, for whoever looks at a run.
+#[derive(Debug)]
+struct NamesInForce(Arc<ArcSwap<InForce>>);
+
+impl view::Connectors for NamesInForce {
+    fn connector(&self, tenant: &TenantId, connection: &ConnectionId) -> Option<Box<str>> {
+        let config = self.0.load();
+        Some(config.connection(tenant, connection)?.connector.as_str().into())
+    }
+}
+
+/// The directories that it makes, each for one part.
+pub(super) fn make_directories(directory: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(directory).map_err(|fault| format!("{}: {fault}", directory.display()))
+}
