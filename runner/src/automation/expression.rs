@@ -1,5 +1,0 @@
-//! CEL expressions, bounded.
-
-/// A compiled expression.
-#[derive(Debug)]
-pub struct Expression(());
