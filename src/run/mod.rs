@@ -19,6 +19,7 @@ mod sink;
 mod upkeep;
 mod way_out;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,9 +29,11 @@ use config::{Appliance, Environment, Fault, ProcessEnvironment, TenantFiles, has
 use domain::{Clock, SystemClock};
 use egress::compile::Compiled;
 use eventlog::{EventLog, HoldingStore};
+use gateway::Gateway;
 use gateway::scheme::Presets;
 use gateway::snapshot::Snapshot;
 use prometheus_client::registry::Registry;
+use tokio::runtime::Runtime;
 
 use self::beside::Beside;
 use self::egress_log::EgressLog;
@@ -185,48 +188,18 @@ fn serve(
 
     let mut server = listen::Server::new();
     let handle = server.handle();
-    let mut addresses = Vec::new();
-    let mut add = |service: listen::Service| {
-        addresses.extend(service.addresses());
-        server.add(service);
-    };
-    let gateway = match ingress {
-        Some(ingress) => {
-            let (gateway, service) = ingress.serve(appliance, clock, sink, snapshot, &beside.runtime)?;
-            add(service);
-            Some(gateway)
-        }
-        None => None,
-    };
-
-    let calls = match way_out {
-        Some(way_out) => {
-            let (open, services) = way_out.serve(appliance, clock, &beside.runtime, &handle)?;
-            services.into_iter().for_each(&mut add);
-            Some(open)
-        }
-        None => None,
-    };
-
-    // Last: what it calls and what it reads is there.
-    let runner = match runner {
-        Some(runner) => {
-            let (running, services) = runner.serve(appliance, &handle)?;
-            services.into_iter().for_each(&mut add);
-            Some(running)
-        }
-        None => None,
-    };
+    let roles = Roles { ingress, way_out, runner };
+    let serving = roles.serve(appliance, clock, sink, snapshot, &beside.runtime, &mut server)?;
 
     upkeep::watch(&beside.runtime, watcher, &reloader, &health);
     upkeep::drain_with(&beside.runtime, handle, Arc::clone(&health)).map_err(RunError::io("watch signals"))?;
     let node = Node {
         log: log.clone(),
         holding: holding.clone(),
-        gateway,
+        gateway: serving.gateway,
         records: records.clone(),
-        way_out: calls,
-        runner: runner.as_ref().map(|runner| runner.desk.clone()),
+        way_out: serving.way_out,
+        runner: serving.runner.as_ref().map(|runner| runner.desk.clone()),
         reloader,
         health: Arc::clone(&health),
         clock: Arc::clone(clock),
@@ -234,17 +207,70 @@ fn serve(
         started: clock.monotonic(),
     };
     let beside = beside.serve(node, &health)?;
-    tracing::info!(?addresses, admin = %appliance.admin.listen, "ready");
+    tracing::info!(addresses = ?serving.addresses, admin = %appliance.admin.listen, "ready");
 
     let drained = server.run();
 
     beside.stop();
     // First of all: it reads the log and calls out.
-    if let Some(runner) = runner {
+    if let Some(runner) = serving.runner {
         runner.close();
     }
     close(quota, records.as_deref(), log.as_deref(), holding.as_deref());
     if drained.cut > 0 { Err(RunError::Cut(drained.cut)) } else { Ok(()) }
+}
+
+/// Roles that are open, and serve nobody yet.
+struct Roles {
+    ingress: Option<Ingress>,
+    way_out: Option<WayOut>,
+    runner: Option<Runner>,
+}
+
+/// What they are once they serve.
+#[derive(Default)]
+struct Serving {
+    gateway: Option<Arc<Gateway>>,
+    way_out: Option<way_out::Open>,
+    runner: Option<runner::Running>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Roles {
+    fn serve(
+        self,
+        appliance: &Appliance,
+        clock: &Arc<dyn Clock>,
+        sink: &Sink,
+        snapshot: Arc<ArcSwap<Snapshot>>,
+        runtime: &Runtime,
+        server: &mut listen::Server,
+    ) -> Result<Serving, RunError> {
+        let handle = server.handle();
+        let mut serving = Serving::default();
+        let mut services = Vec::new();
+        if let Some(ingress) = self.ingress {
+            let (gateway, service) = ingress.serve(appliance, clock, sink, snapshot, runtime)?;
+            services.push(service);
+            serving.gateway = Some(gateway);
+        }
+        if let Some(way_out) = self.way_out {
+            let (open, of_calls) = way_out.serve(appliance, clock, runtime, &handle)?;
+            services.extend(of_calls);
+            serving.way_out = Some(open);
+        }
+        // Last: what it calls and what it reads is there.
+        if let Some(runner) = self.runner {
+            let (running, of_runs) = runner.serve(appliance, &handle)?;
+            services.extend(of_runs);
+            serving.runner = Some(running);
+        }
+        for service in services {
+            serving.addresses.extend(service.addresses());
+            server.add(service);
+        }
+        Ok(serving)
+    }
 }
 
 /// No request is left: what was promised is written down, and what others may take up is let go of.

@@ -110,7 +110,8 @@ fn way_out(check: &mut Check<'_, '_, '_>, appliance: &Appliance) {
     let host = authority.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
     let is_near = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     if !is_near {
-        let message = "is another machine without TLS, where no grant is taken: every call would be refused. Write `https://`";
+        let message =
+            "is another machine without TLS, where no grant is taken: every call would be refused. Write `https://`";
         check.fault(&["runner", "egress"], message);
     }
     if runner.egress_roots.is_some() {

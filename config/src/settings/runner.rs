@@ -32,7 +32,7 @@ settings! {
         directory: PathBuf = "/var/lib/tidegate/runner".into(),
             shown(path(), "`runner` beside `log.directory`"), restart,
             "The ledger is what keeps an effect from happening twice: it wants a disk that is as good as the event log's.";
-        /// What holds the ledger and the automations: `embedded` for one node, `postgres` for several, which share one (`[runner.postgres]`).
+        /// What holds the ledger and the automations: `embedded` for one node, `postgres` for several, which share one (`[runner.postgres]`; the node does not start with it yet).
         store: RunnerStore = RunnerStore::Embedded,
             Choice(&[("embedded", RunnerStore::Embedded), ("postgres", RunnerStore::Postgres)]), restart,
             "One node needs no server.";
@@ -175,7 +175,6 @@ const fn name() -> Text<String> {
 mod tests {
     use std::path::Path;
 
-    use super::*;
     use crate::Appliance;
 
     fn read(text: &str) -> Appliance {

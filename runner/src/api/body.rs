@@ -239,10 +239,7 @@ pub(super) fn rerun(content_type: Option<&str>, body: &Bytes) -> Result<Rerun, N
 /// What to replay.
 pub(super) fn replays(content_type: Option<&str>, body: &Bytes) -> Result<Replays, No> {
     let mut fields = Fields::of(content_type, body)?;
-    let time = |value: &Value| match value {
-        Value::String(text) => parse_rfc3339(text),
-        other => other.as_u64(),
-    };
+    let time = |value: &Value| value.as_str().map_or_else(|| value.as_u64(), parse_rfc3339);
     let replays = Replays {
         automation: fields.take("automation", "id of an automation", |value| value.as_str()?.parse().ok()),
         endpoint: fields.take("endpoint", "id of an endpoint", |value| EndpointId::parse(value.as_str()?).ok()),

@@ -72,6 +72,7 @@ impl Api {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the routes of one kind; whoever calls has sorted them")]
     async fn workflows(&self, asker: &Asker, route: Route, request: ApiRequest) -> Result<ApiAnswer, No> {
         let (query, media) = (request.query.as_deref(), request.content_type.as_deref());
         match route {
@@ -91,7 +92,7 @@ impl Api {
             Route::CheckWorkflow => {
                 query::nothing(query)?;
                 let warnings = self.desk.check(asker, body::document(media, &request.body)?).await?;
-                let warnings: Vec<_> = warnings.iter().map(|warning| warning_line(warning)).collect();
+                let warnings: Vec<_> = warnings.iter().map(warning_line).collect();
                 Ok(ApiAnswer::json(200, &json!({ "ok": true, "warnings": warnings })))
             }
             Route::ListWorkflows => {
@@ -103,7 +104,7 @@ impl Api {
                 };
                 let page = self.desk.workflows(asker, after, paging.limit).await?;
                 let items: Vec<_> = page.items.iter().map(listed).collect();
-                Ok(paged("workflows", items, page.next, page.is_stale))
+                Ok(paged("workflows", &items, page.next.as_deref(), page.is_stale))
             }
             Route::ShowWorkflow(id) => {
                 let stored = self.desk.workflow(asker, id, query::version(query)?).await?;
@@ -127,12 +128,13 @@ impl Api {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the routes of one kind; whoever calls has sorted them")]
     async fn executions(&self, asker: &Asker, route: Route, request: ApiRequest) -> Result<ApiAnswer, No> {
         let (query, media) = (request.query.as_deref(), request.content_type.as_deref());
         if route == Route::ListExecutions {
             let filter = query::executions(query)?;
             let Page { items, next, is_stale } = self.desk.executions(asker, filter).await?;
-            return Ok(paged("executions", items, next, is_stale));
+            return Ok(paged("executions", &items, next.as_deref(), is_stale));
         }
         query::nothing(query)?;
         match route {
@@ -196,8 +198,8 @@ impl Api {
         query::nothing(request.query.as_deref())?;
         let Route::Reconnected(id) = route else {
             let all = self.desk.connections(asker).await?;
-            let lines = all.into_iter().map(|(id, state)| connection_json(id.as_str(), &state)).collect();
-            return Ok(paged("connections", lines, None, false));
+            let lines: Vec<_> = all.iter().map(|(id, state)| connection_json(id.as_str(), state)).collect();
+            return Ok(paged("connections", &lines, None, false));
         };
         body::nothing(request.content_type.as_deref(), &request.body)?;
         let released = self.desk.reconnected(asker, id.clone()).await?;
@@ -214,10 +216,9 @@ impl Api {
             [] => Err(No::NotFound),
             [run] => Ok(*run),
             several => {
-                let mut said = format!("its event began {} runs; name the one that is meant:", several.len());
-                for run in several.iter().take(8) {
-                    said.push_str(&format!(" {run}"));
-                }
+                let named: Vec<_> = several.iter().take(8).map(RunId::to_string).collect();
+                let said =
+                    format!("its event began {} runs; name the one that is meant: {}", several.len(), named.join(" "));
                 Err(No::State(said.into()))
             }
         }
@@ -232,7 +233,7 @@ fn accepted(run: RunId) -> ApiAnswer {
     ApiAnswer::json(202, &json!({ "runId": run })).with("Location", format!("/executions/{run}"))
 }
 
-fn paged(name: &str, items: Vec<Value>, next: Option<Box<str>>, is_stale: bool) -> ApiAnswer {
+fn paged(name: &str, items: &[Value], next: Option<&str>, is_stale: bool) -> ApiAnswer {
     ApiAnswer::json(200, &json!({ name: items, "next": next, "isStale": is_stale }))
 }
 

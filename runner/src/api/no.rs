@@ -167,13 +167,11 @@ impl No {
     }
 
     fn faults(&self) -> &[DocumentFault] {
-        match self {
-            Self::Malformed(faults) | Self::Invalid(faults) => faults,
-            _ => &[],
-        }
+        if let Self::Malformed(faults) | Self::Invalid(faults) = self { faults } else { &[] }
     }
 
     /// The problem document (RFC 9457).
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most have no field of their own")]
     pub fn answer(&self) -> ApiAnswer {
         let mut body = json!({
             "type": "about:blank",

@@ -157,7 +157,7 @@ fn show(args: &AutomationsShow, shell: &mut Shell<'_>) -> Outcome {
             shell.out.json_pretty(&shown["document"])?;
         }
     }
-    ended(&said)
+    Ok(ended(said.as_ref()))
 }
 
 fn delete(args: &AutomationsOf, shell: &mut Shell<'_>) -> Outcome {
@@ -171,7 +171,7 @@ fn delete(args: &AutomationsOf, shell: &mut Shell<'_>) -> Outcome {
             shell.out.line(format_args!("{} is deleted: no run begins any more, and its history stays", args.id))?;
         }
     }
-    ended(&said)
+    Ok(ended(said.as_ref()))
 }
 
 fn start(args: &AutomationsStart, shell: &mut Shell<'_>) -> Outcome {
@@ -193,7 +193,7 @@ fn start(args: &AutomationsStart, shell: &mut Shell<'_>) -> Outcome {
             shell.out.line(started["runId"].as_str().map(safe).unwrap_or_default())?;
         }
     }
-    ended(&said)
+    Ok(ended(said.as_ref()))
 }
 
 fn check(args: &AutomationsCheck, shell: &mut Shell<'_>) -> Outcome {
@@ -213,5 +213,5 @@ fn check(args: &AutomationsCheck, shell: &mut Shell<'_>) -> Outcome {
             shell.out.line("ok")?;
         }
     }
-    ended(&said)
+    Ok(ended(said.as_ref()))
 }

@@ -19,7 +19,7 @@ pub(super) fn resolve(args: &RunsResolve, shell: &mut Shell<'_>) -> Outcome {
     let body = json!({ "step": args.node.as_str(), "choice": args.choice.word() });
     let asking = Asking::of(&args.of.node, shell)?;
     let said = asking.yes(Question::new(Method::POST, path).json(&body), args.of.node.form.json, shell)?;
-    tell(&said, "it is written down, and the run goes on", args.of.node.form.json, shell)
+    tell(said.as_ref(), "it is written down, and the run goes on", args.of.node.form.json, shell)
 }
 
 pub(super) fn release(args: &RunsOf, shell: &mut Shell<'_>) -> Outcome {
@@ -47,16 +47,16 @@ pub(super) fn rerun(args: &RunsRerun, shell: &mut Shell<'_>) -> Outcome {
     }
     let asking = Asking::of(&args.of.node, shell)?;
     let said = asking.yes(Question::new(Method::POST, path).json(&body), args.of.node.form.json, shell)?;
-    tell(&said, "it is written down: the node is asked for once more", args.of.node.form.json, shell)
+    tell(said.as_ref(), "it is written down: the node is asked for once more", args.of.node.form.json, shell)
 }
 
 fn act(args: &RunsOf, question: Question, done: &str, shell: &mut Shell<'_>) -> Outcome {
     let asking = Asking::of(&args.of.node, shell)?;
     let said = asking.yes(question, args.of.node.form.json, shell)?;
-    tell(&said, done, args.of.node.form.json, shell)
+    tell(said.as_ref(), done, args.of.node.form.json, shell)
 }
 
-fn tell(said: &Option<Value>, done: &str, json: bool, shell: &mut Shell<'_>) -> Outcome {
+fn tell(said: Option<&Value>, done: &str, json: bool, shell: &mut Shell<'_>) -> Outcome {
     if let Some(body) = said {
         if json {
             shell.out.json(body)?;
@@ -65,5 +65,5 @@ fn tell(said: &Option<Value>, done: &str, json: bool, shell: &mut Shell<'_>) -> 
             shell.out.line(format_args!("{run}: {done}"))?;
         }
     }
-    ended(said)
+    Ok(ended(said))
 }

@@ -115,8 +115,8 @@ pub(in crate::cli) fn refused(said: &RunnerSaid, json: bool, shell: &mut Shell<'
 }
 
 /// The end of a command that was asked for one thing.
-pub(in crate::cli) fn ended<T>(said: &Option<T>) -> Outcome {
-    Ok(Exit::yes_if(said.is_some()))
+pub(in crate::cli) fn ended(said: Option<&Value>) -> Exit {
+    Exit::yes_if(said.is_some())
 }
 
 /// What came over the socket, safe for a terminal.

@@ -18,7 +18,7 @@ pub(super) fn run(args: &RunsReplay, shell: &mut Shell<'_>) -> Outcome {
         if let Some(said) = &said {
             begun(said, json_form, shell)?;
         }
-        return ended(&said);
+        return Ok(ended(said.as_ref()));
     }
     let what = which(args, shell.clock.unix_ms());
     let plan = Question::new(Method::POST, of_tenant(&args.of.tenant, "/replays/plan")).json(&what);
@@ -41,7 +41,7 @@ pub(super) fn run(args: &RunsReplay, shell: &mut Shell<'_>) -> Outcome {
     if let Some(said) = &said {
         begun(said, json_form, shell)?;
     }
-    ended(&said)
+    Ok(ended(said.as_ref()))
 }
 
 fn which(args: &RunsReplay, now_unix_ms: u64) -> Value {

@@ -19,11 +19,11 @@ pub(super) fn run(args: &RunsOf, shell: &mut Shell<'_>) -> Outcome {
             tell(shown, shell)?;
         }
     }
-    ended(&said)
+    Ok(ended(said.as_ref()))
 }
 
 fn tell(shown: &Value, shell: &mut Shell<'_>) -> Outcome<()> {
-    let runs: Option<Vec<LineView>> = shown.get("runs").map(|runs| read(runs)).transpose()?;
+    let runs: Option<Vec<LineView>> = shown.get("runs").map(read).transpose()?;
     match runs.as_deref() {
         Some([]) => {
             return shell

@@ -18,7 +18,7 @@ pub(super) fn stat(args: &RunsPlain, shell: &mut Shell<'_>) -> Outcome {
             fields(stat, shell)?;
         }
     }
-    ended(&said)
+    Ok(ended(said.as_ref()))
 }
 
 pub(super) fn rebuild(args: &RunsPlain, shell: &mut Shell<'_>) -> Outcome {
@@ -57,6 +57,8 @@ fn flatten(path: &str, value: &Value, out: &mut Vec<(String, String)>) {
                 flatten(&format!("{path}[{index}]"), item, out);
             }
         }
-        other => out.push((path.to_owned(), safe(&other.to_string()))),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+            out.push((path.to_owned(), safe(&value.to_string())));
+        }
     }
 }

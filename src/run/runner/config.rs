@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use config::connector::{Catalogue, Manifest};
-use config::{Appliance, Environment, Fault, Tenant};
+
+use config::{Appliance, Environment, Fault, RunnerStore, Tenant};
 use domain::{ConnectionId, TenantId};
 use egress::caller::SigningKey;
 use runner::connector::Configured;
@@ -53,6 +54,12 @@ pub(crate) fn judge(appliance: &Appliance, path: &Path, environment: &dyn Enviro
     if appliance.egress.enabled {
         // The way out tells what is wrong with manifests.
         faults.clear();
+    }
+    if appliance.runner.store == RunnerStore::Postgres {
+        // Never the embedded one instead: nodes that each believe to share a ledger would each do every effect.
+        let message =
+            "is \"postgres\", and this build cannot open a ledger there yet; write \"embedded\", with one node";
+        faults.push(Fault::error(path, "runner.store", message));
     }
     let signer = signer(appliance, path, environment, &mut faults);
     let judged = catalogue

@@ -90,13 +90,13 @@ impl Desk for OpenDesk {
     }
 
     async fn cancel(&self, asker: &Asker, run: RunId) -> Result<(), No> {
-        self.live()?.acts.cancel(&asker.tenant, run, &asker.by).await.map_err(errors::act)
+        self.live()?.acts.cancel(&asker.tenant, run, &asker.by).await.map_err(|error| errors::act(&error))
     }
 
     async fn resolve(&self, asker: &Asker, run: RunId, resolve: Resolve) -> Result<(), No> {
         let live = self.live()?;
         let done = live.acts.resolve(&asker.tenant, run, &resolve.step, resolve.choice, &asker.by).await;
-        done.map_err(errors::act)
+        done.map_err(|error| errors::act(&error))
     }
 
     async fn replay(&self, asker: &Asker, run: RunId, confirmed: Confirmed) -> Result<Replayed, No> {
@@ -117,7 +117,7 @@ impl Desk for OpenDesk {
 
     async fn connections(&self, asker: &Asker) -> Result<Vec<(ConnectionId, ConnectionState)>, No> {
         let live = self.live()?;
-        let dead = live.definitions.needing_reconnect(&asker.tenant).await.map_err(errors::store)?;
+        let dead = live.definitions.needing_reconnect(&asker.tenant).await.map_err(|error| errors::store(&error))?;
         let config = self.config.load();
         let own = config.connections.get(&asker.tenant).into_iter().flat_map(|own| own.keys().cloned());
         let mut all: Vec<_> = own.map(|id| (id, ConnectionState::Connected)).collect();

@@ -37,12 +37,9 @@ impl Door {
         if self.unauthenticated.admits(source, ENDPOINT).is_err() {
             return No::Throttled.answer();
         }
-        let asker = match self.recognise(exchange) {
-            Ok(asker) => asker,
-            Err(()) => {
-                self.unauthenticated.failed(source, ENDPOINT);
-                return No::Unproved.answer();
-            }
+        let Ok(asker) = self.recognise(exchange) else {
+            self.unauthenticated.failed(source, ENDPOINT);
+            return No::Unproved.answer();
         };
         if asker.is_some() {
             self.unauthenticated.verified(source, ENDPOINT);
@@ -67,7 +64,7 @@ impl Door {
         let mut fields = exchange.head().get_all("authorization");
         let Some(field) = fields.next() else { return Ok(None) };
         // Two of them are a quarrel about who it is.
-        if fields.next().is_some() || !self.is_private(exchange) {
+        if fields.next().is_some() || !is_private(exchange) {
             return Err(());
         }
         let (scheme, token) = field.split_at(field.iter().position(|byte| *byte == b' ').ok_or(())?);
@@ -77,12 +74,12 @@ impl Door {
         let found = self.config.load().tokens.find(token.trim_ascii(), self.clock.unix_ms());
         found.map(Some).ok_or(())
     }
+}
 
-    /// A token that others could have read on its way proves nothing.
-    fn is_private(&self, exchange: &Exchange) -> bool {
-        let is_here = |address: SocketAddr| address.ip().to_canonical().is_loopback();
-        exchange.tls().is_some() || (is_here(exchange.peer()) && is_here(exchange.local()))
-    }
+/// A token that others could have read on its way proves nothing.
+fn is_private(exchange: &Exchange) -> bool {
+    let is_here = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+    exchange.tls().is_some() || (is_here(exchange.peer()) && is_here(exchange.local()))
 }
 
 fn request(head: &Head, body: bytes::Bytes) -> Option<ApiRequest> {

@@ -34,7 +34,8 @@ use super::metrics::RunnerMetrics;
 use super::ports::{Compiled, EventsOfLog, History, Keeping, NoEvents, StillThere, Telling};
 
 /// How often figures are taken that take a look at the disk.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(LOOK_EVERY_MS);
+const LOOK_EVERY_MS: u64 = 5_000;
 /// How often what is over age is moved and dropped.
 const RETAIN_EVERY: Duration = Duration::from_mins(10);
 
@@ -150,19 +151,7 @@ impl Opening {
             Admission::new(parts, settings)
         });
         let (admission, admission_handle) = admission.unzip();
-        let replays = self.log.as_ref().map(|log| {
-            let parts = replay::Parts {
-                log: Arc::clone(log),
-                ledger: Arc::clone(&ledger),
-                definitions: Arc::clone(&definitions),
-                triggers: Arc::clone(&triggers),
-                history: Arc::new(History(Arc::clone(&index))),
-                queue: Arc::clone(&queue),
-                pace: Arc::new(handle.clone()),
-                clock: Arc::clone(clock),
-            };
-            Replays::new(parts, replay::Settings::default())
-        });
+        let replays = self.replays(&ledger, &definitions, &triggers, &index, &handle);
         let acts = Acts {
             clock: Arc::clone(clock),
             ledger: Arc::clone(&ledger),
@@ -192,6 +181,27 @@ impl Opening {
             faults: Mutex::default(),
         };
         Ok((Arc::new(live), Tasks { scheduler, engine: Arc::new(engine), sources, admission }))
+    }
+
+    fn replays(
+        &self,
+        ledger: &Arc<dyn LedgerStore>,
+        definitions: &Arc<dyn DefinitionStore>,
+        triggers: &Arc<Triggers>,
+        index: &Arc<RunIndex>,
+        handle: &schedule::Handle,
+    ) -> Option<Replays> {
+        let parts = replay::Parts {
+            log: Arc::clone(self.log.as_ref()?),
+            ledger: Arc::clone(ledger),
+            definitions: Arc::clone(definitions),
+            triggers: Arc::clone(triggers),
+            history: Arc::new(History(Arc::clone(index))),
+            queue: Arc::new(handle.clone()),
+            pace: Arc::new(handle.clone()),
+            clock: Arc::clone(&self.clock),
+        };
+        Some(Replays::new(parts, replay::Settings::default()))
     }
 
     async fn ledger(&self) -> Result<(EmbeddedLedger, PayloadDirectory), String> {
@@ -238,7 +248,6 @@ impl Opening {
         Scheduler::new(settings, Arc::clone(&self.clock)).map_err(|fault| format!("the scheduler: {fault}"))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "it is where they meet")]
     fn engine(
         &self,
         ledger: &Arc<dyn LedgerStore>,
@@ -385,7 +394,7 @@ impl Live {
         }
         let freshness = self.index.caught_up(Duration::from_secs(1)).await;
         // What is not in within a second is behind by more than that, and by how much the next look says.
-        let lag_ms = if freshness.is_stale { self.seen().index_lag_ms + LOOK_EVERY.as_millis() as u64 } else { 0 };
+        let lag_ms = if freshness.is_stale { self.seen().index_lag_ms + LOOK_EVERY_MS } else { 0 };
         self.seen.index_lag_ms.store(lag_ms, Ordering::Relaxed);
     }
 
@@ -422,7 +431,7 @@ async fn keep_looking(live: Arc<Live>) {
 async fn keep_retaining(live: Arc<Live>, ages: Ages) {
     loop {
         tokio::time::sleep(RETAIN_EVERY).await;
-        let (embedded, payloads, ages) = (Arc::clone(&live.embedded), Arc::clone(&live.payload_store), ages.clone());
+        let (embedded, payloads, ages) = (Arc::clone(&live.embedded), Arc::clone(&live.payload_store), ages);
         match tokio::task::spawn_blocking(move || embedded.retain(&ages, &payloads)).await {
             Ok(Ok(retained)) if retained.moved_segments + retained.dropped_segments + retained.payloads > 0 => {
                 tracing::info!(
@@ -434,7 +443,7 @@ async fn keep_retaining(live: Arc<Live>, ages: Ages) {
             }
             Ok(Ok(_)) => {}
             Ok(Err(fault)) => {
-                tracing::error!(%fault, "what is over age in the ledger was not seen to; it is tried again")
+                tracing::error!(%fault, "what is over age in the ledger was not seen to; it is tried again");
             }
             Err(_) => tracing::error!("retention of the ledger ended in a fault of ours; it is tried again"),
         }

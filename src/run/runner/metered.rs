@@ -189,7 +189,9 @@ impl LedgerStore for Metered {
             let outcome = appended.await;
             match &outcome {
                 Ok(_) => {
-                    kinds.into_iter().for_each(|kind| counts.add(kind));
+                    for kind in kinds {
+                        counts.add(kind);
+                    }
                     let took = clock.monotonic().saturating_sub(begun);
                     counts.took(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
                 }

@@ -102,9 +102,9 @@ impl Collector for Scrape {
         gauge(encoder, "open", "1 while the ledger is open and runs are performed", u64::from(live.is_some()))?;
         self.counted(encoder)?;
         if let Some(live) = live {
-            self.scheduled(encoder, &live)?;
+            scheduled(encoder, &live)?;
             self.admitted(encoder, &live)?;
-            self.indexed(encoder, &live)?;
+            indexed(encoder, &live)?;
         }
         Ok(())
     }
@@ -162,36 +162,6 @@ impl Scrape {
         histogram(encoder, "ledger_append", help, &BOUNDS_MS, &buckets, sum_ms)
     }
 
-    fn scheduled(&self, encoder: &mut DescriptorEncoder<'_>, live: &Live) -> fmt::Result {
-        let seen = live.scheduler.snapshot();
-        let counts = &seen.counts;
-        gauge(encoder, "slots", "Runs that can be worked on at one time", u64::from(seen.slots))?;
-        gauge(encoder, "running", "Runs that are worked on", u64::from(counts.running))?;
-        gauge(encoder, "parked", "Runs that wait for a time, in memory", u64::from(counts.parked))?;
-        let help = "Runs that wait for a slot, by queue";
-        let mut family = encoder.encode_descriptor("queued", help, None, MetricType::Gauge)?;
-        for (class, queued) in QUEUES.iter().zip(counts.queued) {
-            ConstGauge::new(u64::from(queued)).encode(family.encode_family(&ClassOf { class })?)?;
-        }
-        gauge(encoder, "scheduler_bytes", "What queues and timers have allocated", seen.memory_bytes as u64)?;
-        counter(encoder, "workers_crashed", "Workers that panicked over a run", seen.turns.crashed)?;
-        counter(encoder, "workers_fenced", "Turns that ended since another worker had the run", seen.turns.fenced)?;
-        let help = "Turns that ended since the ledger did not answer";
-        counter(encoder, "turns_unavailable", help, seen.turns.unavailable)?;
-        waits(
-            encoder,
-            "wait_alone",
-            "Waits for a slot of runs that were all that their tenant had",
-            &seen.waits_alone,
-        )?;
-        let mut all = Waits::default();
-        for wait in &seen.waits {
-            all.sum_ms += wait.sum_ms;
-            all.buckets.iter_mut().zip(wait.buckets).for_each(|(sum, count)| *sum += count);
-        }
-        waits(encoder, "wait", "Waits for a slot", &all)
-    }
-
     fn admitted(&self, encoder: &mut DescriptorEncoder<'_>, live: &Live) -> fmt::Result {
         let Some(admission) = &live.admission else { return Ok(()) };
         let status = admission.status();
@@ -226,16 +196,41 @@ impl Scrape {
         }
         waits(encoder, "admission_delay", "From an event's receipt to the admission of its runs", &status.delays)
     }
+}
 
-    fn indexed(&self, encoder: &mut DescriptorEncoder<'_>, live: &Live) -> fmt::Result {
-        let (following, seen) = (live.index.following(), live.seen());
-        let state = following.borrow().clone();
-        let is_behind = !matches!(state, Following::AtEnd);
-        gauge(encoder, "index_behind", "1 while lists may miss what is in the ledger", u64::from(is_behind))?;
-        seconds(encoder, "index_lag", "How far the index is behind the ledger", seen.index_lag_ms)?;
-        gauge(encoder, "ledger_runs_open", "Runs that are not over", seen.open_runs)?;
-        gauge(encoder, "ledger_bytes", "Bytes of the ledger's files", seen.ledger_bytes)
+fn scheduled(encoder: &mut DescriptorEncoder<'_>, live: &Live) -> fmt::Result {
+    let seen = live.scheduler.snapshot();
+    let counts = &seen.counts;
+    gauge(encoder, "slots", "Runs that can be worked on at one time", u64::from(seen.slots))?;
+    gauge(encoder, "running", "Runs that are worked on", counts.running)?;
+    gauge(encoder, "parked", "Runs that wait for a time, in memory", counts.parked)?;
+    let help = "Runs that wait for a slot, by queue";
+    let mut family = encoder.encode_descriptor("queued", help, None, MetricType::Gauge)?;
+    for (class, queued) in QUEUES.iter().zip(counts.queued) {
+        ConstGauge::new(queued).encode(family.encode_family(&ClassOf { class })?)?;
     }
+    gauge(encoder, "scheduler_bytes", "What queues and timers have allocated", seen.memory_bytes as u64)?;
+    counter(encoder, "workers_crashed", "Workers that panicked over a run", seen.turns.crashed)?;
+    counter(encoder, "workers_fenced", "Turns that ended since another worker had the run", seen.turns.fenced)?;
+    let help = "Turns that ended since the ledger did not answer";
+    counter(encoder, "turns_unavailable", help, seen.turns.unavailable)?;
+    waits(encoder, "wait_alone", "Waits for a slot of runs that were all that their tenant had", &seen.waits_alone)?;
+    let mut all = Waits::default();
+    for wait in &seen.waits {
+        all.sum_ms += wait.sum_ms;
+        all.buckets.iter_mut().zip(wait.buckets).for_each(|(sum, count)| *sum += count);
+    }
+    waits(encoder, "wait", "Waits for a slot", &all)
+}
+
+fn indexed(encoder: &mut DescriptorEncoder<'_>, live: &Live) -> fmt::Result {
+    let (following, seen) = (live.index.following(), live.seen());
+    let state = following.borrow().clone();
+    let is_behind = !matches!(state, Following::AtEnd);
+    gauge(encoder, "index_behind", "1 while lists may miss what is in the ledger", u64::from(is_behind))?;
+    seconds(encoder, "index_lag", "How far the index is behind the ledger", seen.index_lag_ms)?;
+    gauge(encoder, "ledger_runs_open", "Runs that are not over", seen.open_runs)?;
+    gauge(encoder, "ledger_bytes", "Bytes of the ledger's files", seen.ledger_bytes)
 }
 
 /// Everything that steps came to, and the part of failures that no rule knows.

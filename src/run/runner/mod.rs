@@ -235,12 +235,12 @@ impl Runner {
             clock: Arc::clone(&self.opening.clock),
         };
         vec![
-            Box::new(move || match live.load_full() {
-                Some(live) => live.alarms(lag_alarm, clock.unix_ms()),
-                None => {
-                    let why = closed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    why.map(|why| format!("runner: no runs are performed: {why}")).into_iter().collect()
+            Box::new(move || {
+                if let Some(live) = live.load_full() {
+                    return live.alarms(lag_alarm, clock.unix_ms());
                 }
+                let why = closed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                why.map(|why| format!("runner: no runs are performed: {why}")).into_iter().collect()
             }),
             Box::new(move || expiry.alarms().into_iter().map(|alarm| format!("runner.api: {alarm}")).collect()),
         ]

@@ -115,14 +115,14 @@ pub(super) struct Keeping {
 impl Payloads for Keeping {
     fn keep(&self, tenant: &TenantId, bytes: Bytes) -> BoxFuture<'_, Result<Payload, PortError>> {
         let kept = self.store.keep(tenant.clone(), bytes, self.bounds);
-        Box::pin(async move { kept.await.map_err(not_now) })
+        Box::pin(async move { kept.await.map_err(|fault| not_now(&fault)) })
     }
 
     fn fetch(&self, tenant: &TenantId, payload: &Payload) -> BoxFuture<'_, Result<Bytes, PortError>> {
         let fetched = self.store.fetch(tenant.clone(), payload);
         let bytes = payload.bytes;
         Box::pin(async move {
-            match fetched.await.map_err(not_now)? {
+            match fetched.await.map_err(|fault| not_now(&fault))? {
                 Fetched::Whole(bytes) => Ok(bytes),
                 Fetched::Truncated(_) => {
                     Err(PortError::Gone(format!("only the beginning of its {bytes} bytes was kept").into()))
@@ -133,7 +133,7 @@ impl Payloads for Keeping {
     }
 }
 
-fn not_now(fault: PayloadError) -> PortError {
+fn not_now(fault: &PayloadError) -> PortError {
     match fault {
         // Reading it again does not mend it.
         PayloadError::Damaged(_) => PortError::Gone(fault.to_string().into()),

@@ -23,7 +23,8 @@ async fn every_metric_has_its_row() {
     assert_eq!(real, documented, "docs/runner.md has not the metrics that there are");
     // However much is run, there are no more label sets than words.
     let nodes = json!([{ "id": "say", "type": "transform", "value": 1 }]);
-    let own = |metrics: &Metrics| metrics.samples.keys().filter(|sample| sample.starts_with("tidegate_runner_")).count();
+    let own =
+        |metrics: &Metrics| metrics.samples.keys().filter(|sample| sample.starts_with("tidegate_runner_")).count();
     let before = own(&metrics);
     runs.put("acme", &Runs::automation("acme", "say", &nodes)).await;
     for _ in 0..20 {

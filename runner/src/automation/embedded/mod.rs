@@ -188,6 +188,7 @@ impl Drop for EmbeddedDefinitions {
         if writing.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the writer of definitions panicked");
         }
+        self.index.settle();
     }
 }
 

@@ -90,11 +90,12 @@ pub(super) fn open(directory: &Path, cache_bytes: u64, journal: &Journal) -> Res
     // The store has panicked on damage before; its files are nothing that could be lost.
     let found = catch_unwind(AssertUnwindSafe(|| Projection::open(directory, cache_bytes)))
         .unwrap_or_else(|_| Err("it cannot be opened".into()));
-    let (index, cursor) = match found.and_then(|index| {
+    let (index, is_new, cursor) = match found.and_then(|index| {
+        let is_new = index.mark.get(MARK).map_err(|error| error.to_string())?.is_none();
         let cursor = index.resume(journal)?;
-        Ok((index, cursor))
+        Ok((index, is_new, cursor))
     }) {
-        Ok((index, Some(cursor))) => (index, cursor),
+        Ok((index, is_new, Some(cursor))) => (index, is_new, cursor),
         other => {
             match other {
                 Ok(_) => tracing::info!("the index of definitions is made anew from the journal"),
@@ -104,7 +105,7 @@ pub(super) fn open(directory: &Path, cache_bytes: u64, journal: &Journal) -> Res
         }
     };
     match index.catch_up(cursor) {
-        Ok((read, _)) => Ok((index, Opened { is_rebuilt: false, read })),
+        Ok((read, _)) => Ok((index, Opened { is_rebuilt: is_new && read > 0, read })),
         Err(CatchUp::Index(why)) => {
             tracing::warn!(%why, "the index of definitions is made anew from the journal");
             drop(index);
@@ -162,6 +163,16 @@ impl Projection {
             mark: keyspace("mark")?,
             database,
         })
+    }
+
+    /// Puts what is in memory into files, so that the next process has nothing to read again.
+    pub(super) fn settle(&self) {
+        for keyspace in [&self.versions, &self.heads, &self.names, &self.triggers, &self.connections, &self.mark] {
+            if let Err(error) = keyspace.rotate_memtable_and_wait() {
+                tracing::warn!(%error, "the index of definitions could not be put into files");
+                return;
+            }
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {

@@ -59,10 +59,10 @@ pub(super) async fn replace(
 
 async fn save(live: &Live, asker: &Asker, stored: Stored) -> Result<Saved, No> {
     let put = live.definitions.put(stored.clone()).await;
-    put.map_err(|error| match error {
-        StoreError::NameTaken => No::NameTaken(stored.name.clone()),
-        other => errors::store(other),
-    })?;
+    if put == Err(StoreError::NameTaken) {
+        return Err(No::NameTaken(stored.name));
+    }
+    put.map_err(|error| errors::store(&error))?;
     live.triggers.changed(&asker.tenant);
     tracing::info!(
         tenant = %asker.tenant, automation = %stored.id, version = stored.version.get(), by = %asker.by,
@@ -80,7 +80,7 @@ fn new_id(now_unix_ms: u64) -> Result<AutomationId, No> {
 }
 
 pub(super) async fn get(live: &Live, asker: &Asker, id: AutomationId, version: Option<Version>) -> Result<Stored, No> {
-    let found = live.definitions.get(&asker.tenant, id, version).await.map_err(errors::store)?;
+    let found = live.definitions.get(&asker.tenant, id, version).await.map_err(|error| errors::store(&error))?;
     let stored = found.ok_or(No::NotFound)?;
     if stored.tenant != asker.tenant {
         tracing::error!(tenant = %asker.tenant, automation = %id, "a definition is another tenant's");
@@ -95,7 +95,8 @@ pub(super) async fn list(
     after: Option<AutomationId>,
     limit: usize,
 ) -> Result<Page<Listed>, No> {
-    let mut items = live.definitions.list(&asker.tenant, after, limit + 1).await.map_err(errors::store)?;
+    let mut items =
+        live.definitions.list(&asker.tenant, after, limit + 1).await.map_err(|error| errors::store(&error))?;
     let has_more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| has_more).map(|last| last.id.to_string().into());
@@ -103,7 +104,8 @@ pub(super) async fn list(
 }
 
 pub(super) async fn delete(live: &Live, asker: &Asker, id: AutomationId) -> Result<(), No> {
-    let was_there = live.definitions.delete(&asker.tenant, id, &asker.by).await.map_err(errors::store)?;
+    let was_there =
+        live.definitions.delete(&asker.tenant, id, &asker.by).await.map_err(|error| errors::store(&error))?;
     live.triggers.changed(&asker.tenant);
     if !was_there {
         return Err(No::NotFound);

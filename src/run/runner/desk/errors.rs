@@ -6,7 +6,7 @@ use runner::engine::ActError;
 use runner::index::IndexError;
 use runner::ledger::ReadError;
 
-pub(super) fn act(error: ActError) -> No {
+pub(super) fn act(error: &ActError) -> No {
     match error {
         ActError::NotFound => No::NotFound,
         ActError::DuplicateNotAccepted => {
@@ -28,16 +28,16 @@ pub(super) fn act(error: ActError) -> No {
 }
 
 /// `NameTaken` and `Conflict` have more to say where they come from.
-pub(super) fn store(error: StoreError) -> No {
+pub(super) fn store(error: &StoreError) -> No {
     match error {
-        StoreError::Conflict { last } => No::VersionConflict { last },
+        StoreError::Conflict { last } => No::VersionConflict { last: *last },
         StoreError::NameTaken => No::NameTaken("".into()),
         StoreError::Deleted => No::State("the automation is deleted".into()),
         StoreError::Tenant | StoreError::Damaged(_) => {
             tracing::error!(%error, "definitions do not answer");
             No::Internal
         }
-        StoreError::Unavailable(why) => No::Unavailable(why),
+        StoreError::Unavailable(why) => No::Unavailable(why.clone()),
     }
 }
 

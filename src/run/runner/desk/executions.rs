@@ -42,14 +42,13 @@ pub(super) async fn start(
         PortError::Gone(_) | PortError::Tenant => No::Internal,
         PortError::Unavailable(why) => No::Unavailable(why),
     })?;
-    let run = match &start.idempotency_key {
+    let run = if let Some(key) = &start.idempotency_key {
         // Whatever version it is by then, it is the same asking.
-        Some(key) => RunId::of_request(&asker.tenant, id, Version::MIN, format!("key {key}").as_bytes()),
-        None => {
-            let mut nonce = [0; 16];
-            getrandom::fill(&mut nonce).map_err(|_| No::Internal)?;
-            RunId::of_request(&asker.tenant, id, stored.version, &nonce)
-        }
+        RunId::of_request(&asker.tenant, id, Version::MIN, format!("key {key}").as_bytes())
+    } else {
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).map_err(|_| No::Internal)?;
+        RunId::of_request(&asker.tenant, id, stored.version, &nonce)
     };
     let input = Bytes::from(start.input.to_string());
     let input = live.payloads.keep(&asker.tenant, input).await;
@@ -238,11 +237,11 @@ async fn is_there(live: &Live, asker: &Asker, event: EventId) -> Result<bool, No
 pub(super) async fn rerun(live: &Live, asker: &Asker, run: RunId, step: StepId, rerun: Rerun) -> Result<u32, No> {
     let duplicate = if rerun.confirmed.0 { Duplicate::Accepted } else { Duplicate::NotAccepted };
     let done = live.acts.rerun(&asker.tenant, run, &step, rerun.input.as_ref(), duplicate, &asker.by).await;
-    done.map_err(errors::act)?;
+    done.map_err(|error| errors::act(&error))?;
     let records = live.ledger.read(&asker.tenant, run).await.map_err(errors::read)?;
-    let asked = records.iter().rev().find_map(|record| match &record.body {
-        Body::Rerun(rerun) if rerun.step == step => Some(rerun.logical.get()),
-        _ => None,
+    let asked = records.iter().rev().find_map(|record| {
+        let Body::Rerun(rerun) = &record.body else { return None };
+        (rerun.step == step).then(|| rerun.logical.get())
     });
     asked.ok_or(No::Internal)
 }
@@ -257,7 +256,7 @@ pub(super) async fn reconnected(live: &Live, asker: &Asker, connection: &Connect
         let page = page.map_err(errors::index)?;
         let waiting: Vec<_> = page.runs.iter().filter(|row| may_wait_for(row, connection)).map(|row| row.run).collect();
         let done = live.acts.reconnected(&asker.tenant, connection, &waiting, &asker.by).await;
-        released += done.map_err(errors::act)? as u64;
+        released += done.map_err(|error| errors::act(&error))? as u64;
         after = page.next;
         if after.is_none() {
             tracing::info!(tenant = %asker.tenant, %connection, released, by = %asker.by, "a connection works again");

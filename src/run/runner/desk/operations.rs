@@ -79,7 +79,7 @@ impl Operations for OpenDesk {
     }
 
     async fn release(&self, asker: &Asker, run: runner::ids::RunId) -> Result<(), No> {
-        self.live()?.acts.release(&asker.tenant, run, &asker.by).await.map_err(errors::act)?;
+        self.live()?.acts.release(&asker.tenant, run, &asker.by).await.map_err(|error| errors::act(&error))?;
         tracing::info!(tenant = %asker.tenant, %run, by = %asker.by, "a run was released");
         Ok(())
     }
