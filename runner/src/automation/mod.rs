@@ -10,6 +10,10 @@ pub mod document;
 pub mod embedded;
 pub mod expression;
 pub mod graph;
+#[cfg(any(test, feature = "test-util"))]
+pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod scope;
 pub mod store;
 pub mod template;
