@@ -173,7 +173,7 @@ mod tests {
 
     const RUN: &str = "run_00000000000000000000000000";
 
-    fn route(method: Method, path: &str) -> Result<Route, No> {
+    fn route(method: &Method, path: &str) -> Result<Route, No> {
         Route::of(&method, path).map(|(route, _)| route)
     }
 
