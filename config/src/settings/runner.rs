@@ -206,8 +206,14 @@ mod tests {
             "{base}[runner]\nslots = 7\nlease = \"10s\"\nreauthorise_after = \"2h\"\ncrashes_max = 2\n\
             [runner.issuer]\nname = \"runner\"\nsigning_key = \"file:k.pem\"\n[runner.retention]\ndetail = \"1d\"\n[runner.api]\nlisten = [\"127.0.0.1:1\"]\n"
         ));
-        let wait =
-            ["runner.slots", "runner.lease", "runner.crashes_max", "runner.retention.detail", "runner.api.listen"];
+        let wait = [
+            "runner.slots",
+            "runner.lease",
+            "runner.reauthorise_after",
+            "runner.crashes_max",
+            "runner.retention.detail",
+            "runner.api.listen",
+        ];
         assert_eq!(old.restart_needed(&new), wait);
         let live = old.with_live(new.clone()).runner;
         assert_eq!(live.issuer, new.runner.issuer);
