@@ -7,9 +7,10 @@
 //! | `names` | tenant, name | automation; of those that are not deleted |
 //! | `triggers` | tenant, endpoint, automation | version; of those that are enabled and not deleted |
 //! | `connections` | tenant, connection | the journal's record, of those that need to be made anew |
-//! | `mark` | nothing | which record of the journal is the last that is in all of these |
 //!
-//! What one record does is one batch with the mark, so that after a crash it is there whole or not at all. Nothing is synced
+//! Each of them has a mark as well: which record of the journal is the last that is in all of these. What one record does is
+//! one batch with the marks, so that after a crash it is there whole or not at all; and a keyspace that has lost its files,
+//! which the store takes for one that is new, is known by its mark being another than those of the rest. Nothing is synced
 //! here: what a power cut takes is read from the journal again.
 
 use std::collections::BTreeMap;
@@ -40,7 +41,6 @@ pub(super) struct Projection {
     pub(super) names: Keyspace,
     pub(super) triggers: Keyspace,
     pub(super) connections: Keyspace,
-    mark: Keyspace,
 }
 
 impl std::fmt::Debug for Projection {
@@ -91,7 +91,7 @@ pub(super) fn open(directory: &Path, cache_bytes: u64, journal: &Journal) -> Res
     let found = catch_unwind(AssertUnwindSafe(|| Projection::open(directory, cache_bytes)))
         .unwrap_or_else(|_| Err("it cannot be opened".into()));
     let (index, is_new, cursor) = match found.and_then(|index| {
-        let is_new = index.mark.get(MARK).map_err(|error| error.to_string())?.is_none();
+        let is_new = index.mark()?.is_none();
         let cursor = index.resume(journal)?;
         Ok((index, is_new, cursor))
     }) {
@@ -160,14 +160,13 @@ impl Projection {
             names: keyspace("names")?,
             triggers: keyspace("triggers")?,
             connections: keyspace("connections")?,
-            mark: keyspace("mark")?,
             database,
         })
     }
 
     /// Puts what is in memory into files, so that the next process has nothing to read again.
     pub(super) fn settle(&self) {
-        for keyspace in [&self.versions, &self.heads, &self.names, &self.triggers, &self.connections, &self.mark] {
+        for keyspace in self.keyspaces() {
             if let Err(error) = keyspace.rotate_memtable_and_wait() {
                 tracing::warn!(%error, "the index of definitions could not be put into files");
                 return;
@@ -179,14 +178,26 @@ impl Projection {
         self.database.disk_space().unwrap_or(0)
     }
 
+    fn keyspaces(&self) -> [&Keyspace; 5] {
+        [&self.versions, &self.heads, &self.names, &self.triggers, &self.connections]
+    }
+
+    /// How far the index is; `None` where it is new.
+    fn mark(&self) -> Result<Option<Mark>, String> {
+        let mut marks = Vec::new();
+        for keyspace in self.keyspaces() {
+            let mark = keyspace.get(MARK).map_err(|error| error.to_string())?;
+            marks.push(mark.map(|mark| read::<Mark>(&mark)).transpose()?);
+        }
+        if marks.windows(2).any(|two| two[0] != two[1]) {
+            return Err("its parts are not of one time".into());
+        }
+        Ok(marks.into_iter().next().flatten())
+    }
+
     /// Where in the journal to go on; `None` where the index is of another journal, or of another layout.
     fn resume(&self, journal: &Journal) -> Result<Option<Cursor>, String> {
-        let Some(mark) = self.mark.get(MARK).map_err(|error| error.to_string())? else {
-            let is_empty = self.heads.is_empty().and_then(|heads| Ok(heads && self.connections.is_empty()?));
-            let begin = is_empty.map_err(|error| error.to_string())?.then(|| journal.read(Position::START).ok());
-            return Ok(begin.flatten());
-        };
-        let mark: Mark = read(&mark)?;
+        let Some(mark) = self.mark()? else { return Ok(journal.read(Position::START).ok()) };
         if mark.format != FORMAT {
             return Ok(None);
         }
@@ -238,7 +249,10 @@ impl Projection {
                 None => batch.remove(keyspace, key),
             }
         }
-        batch.insert(&self.mark, MARK, written(mark));
+        let mark = written(mark);
+        for keyspace in self.keyspaces() {
+            batch.insert(keyspace, MARK, mark.as_slice());
+        }
         batch.commit().map_err(|error| error.to_string())
     }
 
@@ -318,7 +332,7 @@ impl Projection {
     }
 }
 
-/// The only key of its keyspace.
+/// A key that is no other one: those of tenants begin with two bytes of a length.
 const MARK: [u8; 1] = [0];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
