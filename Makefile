@@ -4,6 +4,9 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
+# Ledgers and definitions in memory, which tests of the runner stand on.
+TEST_FEATURES := --features tidegate-runner/test-util
+
 PREFIX ?= /usr/local
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/tidegate
 
@@ -46,11 +49,11 @@ fmt: ## format everything
 
 lint: ## formatting and lints, as CI does
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(TEST_FEATURES) -- -D warnings
 
 unit: ## unit, property, corpus and end-to-end tests
 	$(CARGO) build --locked
-	tests/tools/telling-skipped.sh $(CARGO) test --workspace --locked
+	tests/tools/telling-skipped.sh $(CARGO) test --workspace --locked $(TEST_FEATURES)
 
 e2e: ## the end-to-end scenarios alone, against a debug build
 	@deploy/setup.sh build test
