@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Starts the appliance with the example configuration and prints two lines to try it with. Ctrl-C stops it.
+# Starts the appliance with the example configuration, sends it one delivery, and prints what became of it and lines to try it
+# with. Ctrl-C stops it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -131,9 +132,22 @@ performs_runs() { # they are a moment behind deliveries
 }
 if [ -n "$echo_at" ] && performs_runs; then
   "$tidegate" automations put --config "$config" --tenant acme deploy/example/automations/greet.yaml >/dev/null
+  # The whole loop, once: a signed delivery, its run, the calls that it makes, and what can be read of them afterwards.
+  execution=$("$tidegate" send --config "$config" --endpoint "$endpoint" --body "$body" --json | sed -n 's/.*"executionId":"\([^"]*\)".*/\1/p') ||
+    execution=
+  history=
+  for _ in $(seq 50); do
+    history=$("$tidegate" runs show --config "$config" --tenant acme "$execution") || true
+    case $history in *"  succeeded  after "* | *"  failed  after "*) break ;; esac
+    sleep 0.1
+  done
   runs="
-What becomes of it: the automation deploy/example/automations/greet.yaml calls a provider on this machine. The answer of the
-delivery names its execution, and this shows what happened, node by node:
+What becomes of it: the automation deploy/example/automations/greet.yaml calls a provider on this machine. One delivery was sent
+already; the answer of it named its execution, $execution, and this is its history:
+
+$(printf '%s\n' "$history" | sed 's/^/  /')
+
+The same for one of your own:
   execution=\$($tidegate send --config $config --endpoint $endpoint --body $body --json | sed -n 's/.*\"executionId\":\"\([^\"]*\)\".*/\1/p')
   $tidegate runs show --config $config --tenant acme \$execution
   $tidegate runs list --config $config --tenant acme
