@@ -92,7 +92,7 @@ classes! {
     /// The node's or the run's time was up.
     DeadlineExceeded = 53, "deadline-exceeded", Stop, "The deadline came first.", "Raise the deadline, or find out what took so long.";
     /// The event or the payload that it needs is past its retention.
-    InputExpired = 54, "input-expired", Stop, "What the step needs is no longer kept.", "Replay from a newer event, or raise the retention.";
+    InputExpired = 54, "input-expired", Stop, "What the step needs is not kept any more, or was too large to be kept whole.", "Replay from a newer event, or raise the retention; of what is too large, ask the provider for less at a time.";
     /// Nobody knows whether the effect has happened.
     Ambiguous = 55, "ambiguous", Stop, "Nobody knows whether the effect has happened.", "Look at the provider, then choose: continue and accept a gap, or retry and accept a duplicate.";
     /// Authorisation, asked again, says no.
