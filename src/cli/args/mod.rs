@@ -35,7 +35,8 @@ pub(crate) use quota::{
 };
 pub(crate) use runs::{
     Automations, AutomationsCheck, AutomationsList, AutomationsOf, AutomationsPut, AutomationsShow, AutomationsStart,
-    Runs, RunsList, RunsOf, RunsPlain, RunsQuarantined, RunsReplay, RunsRerun, RunsResolve, RunsToken,
+    OfTenant, Runs, RunsList, RunsOf, RunsPlain, RunsQuarantined, RunsReconnected, RunsReplay, RunsRerun, RunsResolve,
+    RunsToken,
 };
 pub(crate) use signing::{SchemeAndKey, Send, Sign, SignForm, Verify};
 

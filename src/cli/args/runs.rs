@@ -65,6 +65,18 @@ pub(crate) enum Runs {
                             --accept-duplicates"
     )]
     Rerun(RunsRerun),
+    /// List a tenant's connections, and which of them have to be made anew
+    #[command(
+        after_help = "Exit codes: 0 listed, 3 nobody answers.\n\nExample:\n  tidegate runs connections --tenant acme"
+    )]
+    Connections(OfTenant),
+    /// Say that a connection works again: the runs that wait for it go on
+    #[command(
+        after_help = "Put the new credential in its place first: a run that finds it dead again waits again.\n\n\
+                            Exit codes: 0 it is written down, 1 there is no such connection, 3 could not.\n\n\
+                            Example:\n  tidegate runs reconnected --tenant acme conn_stripe"
+    )]
+    Reconnected(RunsReconnected),
     /// Runs of all tenants that were quarantined, and what was kept of them
     #[command(after_help = "Exit codes: 0 listed, 3 nobody answers.\n\nExample:\n  tidegate runs quarantined")]
     Quarantined(RunsQuarantined),
@@ -318,6 +330,15 @@ pub(crate) struct RunsRerun {
     /// An effect that has happened happens again
     #[arg(long)]
     pub(crate) accept_duplicates: bool,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsReconnected {
+    /// The connection
+    #[arg(value_name = "CONNECTION", value_parser = ConnectionId::parse)]
+    pub(crate) connection: ConnectionId,
     #[command(flatten)]
     pub(crate) of: OfTenant,
 }

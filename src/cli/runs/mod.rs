@@ -2,6 +2,7 @@
 
 mod acts;
 pub(super) mod ask;
+mod connections;
 mod list;
 mod replay;
 mod show;
@@ -21,6 +22,8 @@ pub(super) fn run(command: &Runs, shell: &mut Shell<'_>) -> Outcome {
         Runs::Release(args) => acts::release(args, shell),
         Runs::Replay(args) => replay::run(args, shell),
         Runs::Rerun(args) => acts::rerun(args, shell),
+        Runs::Connections(args) => connections::list(args, shell),
+        Runs::Reconnected(args) => connections::reconnected(args, shell),
         Runs::Quarantined(args) => list::quarantined(args, shell),
         Runs::Rebuild(args) => state::rebuild(args, shell),
         Runs::Stat(args) => state::stat(args, shell),
