@@ -170,7 +170,7 @@ async fn node(
         connection: connection.map(|connection| connection.as_str().to_owned()),
         provider: provider.map(Into::into),
         provider_message: story.provider_message,
-        user_action: class.map(|class| class.action().to_owned()),
+        user_action: class.map(|class| action(class, status).to_owned()),
         parked: step.and_then(|step| waits(step, status)),
         attempts: story.attempts,
         attempts_omitted: story.omitted,
@@ -195,6 +195,11 @@ fn failure(step: Option<&StepState>, status: NodeStatus) -> Option<FailureClass>
             _,
         ) => None,
     }
+}
+
+/// What to do about it. Of a run that is over there is nothing to choose any more.
+fn action(class: FailureClass, status: NodeStatus) -> &'static str {
+    if status == NodeStatus::Ambiguous { sentence::IN_DOUBT_AT_THE_END } else { class.action() }
 }
 
 fn waits(step: &StepState, status: NodeStatus) -> Option<ParkView> {

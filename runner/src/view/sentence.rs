@@ -12,6 +12,9 @@ use crate::ledger::{Choice, ParkReason, RunStatus};
 /// Bytes of somebody's own words in a sentence.
 const WORDS_BYTES_MAX: usize = 200;
 
+/// What to do about an effect that is in doubt when its run is over, and nothing is left to choose about.
+pub(super) const IN_DOUBT_AT_THE_END: &str = "Look at the provider; if it has not happened, re-run the node.";
+
 /// The sentence of a run, and what can be done about it.
 pub(super) fn of(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>) {
     match state.status() {
@@ -25,7 +28,7 @@ pub(super) fn of(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>)
         RunStatus::Quarantined => quarantined(state),
         RunStatus::Succeeded => (succeeded(nodes), Vec::new()),
         RunStatus::Failed => failed(state, nodes),
-        RunStatus::Cancelled => (cancelled(state, nodes), vec![act("replay")]),
+        RunStatus::Cancelled => cancelled(state, nodes),
         RunStatus::TimedOut => timed_out(state, nodes),
         RunStatus::EndedAmbiguous => ended_ambiguous(state),
     }
@@ -72,7 +75,7 @@ fn parked(state: &RunState, nodes: &[NodeView]) -> String {
 fn attention(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>) {
     let end = time(state.deadline_unix_ms);
     if let Some((id, step)) = state.in_doubt() {
-        let why = step.doubt.as_ref().map_or("", |doubt| in_doubt(doubt.why));
+        let why = said_of(nodes, id).or_else(|| Some(in_doubt(step.doubt.as_ref()?.why))).unwrap_or_default();
         let text = format!(
             "Nobody knows whether {id} has had its effect: {why}. Look at the provider, then choose: continue and accept a \
              gap, or retry and accept a duplicate. Unless somebody chooses, the run ends at {end}."
@@ -89,6 +92,12 @@ fn attention(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>) {
          Otherwise it ends at {end}."
     );
     (text, vec![NextAct { connection, ..act("reconnect") }])
+}
+
+/// What the last try of a node that is in doubt says of it.
+fn said_of<'n>(nodes: &'n [NodeView], id: &StepId) -> Option<&'n str> {
+    let node = nodes.iter().find(|node| node.id == id.as_str())?;
+    node.attempts.iter().rev().find(|attempt| attempt.result == "ambiguous")?.detail.as_deref()
 }
 
 /// All that is in doubt, each to be chosen about.
@@ -140,14 +149,14 @@ fn failed(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>) {
     (format!("{place}{what}{said} {action}"), next)
 }
 
-fn cancelled(state: &RunState, nodes: &[NodeView]) -> String {
+fn cancelled(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>) {
     let by = state.cancel.as_ref().map_or_else(String::new, |cancel| format!(" by {}", words(&cancel.by)));
-    match named(nodes, "ambiguous") {
-        Some(names) => {
-            format!("It was cancelled{by} while {names} was under way: look at the provider whether it happened.")
-        }
+    let text = match named(nodes, "ambiguous") {
+        Some(names) => format!("It was cancelled{by} while {names} was under way. {IN_DOUBT_AT_THE_END}"),
         None => format!("It was cancelled{by}. What was done stays done."),
-    }
+    };
+    let reruns = nodes.iter().filter(|node| node.status == "ambiguous").map(|node| at_step("rerun", &node.id));
+    (text, reruns.chain([act("replay")]).collect())
 }
 
 fn timed_out(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>) {
@@ -160,10 +169,7 @@ fn timed_out(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>) {
 
 fn ended_ambiguous(state: &RunState) -> (String, Vec<NextAct>) {
     let name = state.in_doubt().map_or_else(|| "a step".into(), |(id, _)| id.to_string());
-    let text = format!(
-        "It ended, and nobody knows whether {name} has had its effect. Look at the provider; if it has not happened, re-run \
-         the node."
-    );
+    let text = format!("It ended, and nobody knows whether {name} has had its effect. {IN_DOUBT_AT_THE_END}");
     let rerun = state.in_doubt().map(|(id, _)| at_step("rerun", id.as_str()));
     (text, rerun.into_iter().collect())
 }

@@ -228,7 +228,10 @@ fn of_outcome(outcome: &Outcome, why: &str, at_unix_ms: u64) -> AttemptView {
         StepResult::Deferred { until_unix_ms, reason } => {
             ("deferred", None, Some(put_off(*reason).to_owned()), Some(time(*until_unix_ms)))
         }
-        StepResult::Ambiguous(why) => ("ambiguous", None, Some(in_doubt(*why).to_owned()), None),
+        StepResult::Ambiguous(why) => {
+            let status = outcome.provider.as_ref().and_then(|provider| provider.status);
+            ("ambiguous", None, Some(doubted(*why, status)), None)
+        }
     };
     let text = |of: fn(&Provider) -> Option<&str>| outcome.provider.as_ref().and_then(of).map(cut);
     AttemptView {
@@ -261,6 +264,16 @@ pub(super) fn put_off(reason: ParkReason) -> &'static str {
         ParkReason::NeedsReconnect => "the connection has to be made anew",
         ParkReason::Ambiguous => "somebody has to choose about an effect that may have happened",
         ParkReason::Unavailable => "what it calls through is not there",
+    }
+}
+
+/// The same of one try, which may have been answered: with a failure that is no proof that nothing was done.
+fn doubted(why: Ambiguity, status: Option<u16>) -> String {
+    match (why, status) {
+        (Ambiguity::NoAnswer, Some(status)) => {
+            format!("it was answered with {status}, which does not say if it was done")
+        }
+        (why, _) => in_doubt(why).to_owned(),
     }
 }
 

@@ -254,6 +254,59 @@ async fn an_effect_in_doubt_is_left_to_somebody_and_the_choice_is_told() {
     assert!(draw(&view).contains("by ann@example.com at 2027-01-15T"), "{}", draw(&view));
 }
 
+/// A 503 is an answer, and no proof that nothing was done.
+#[tokio::test]
+async fn an_answer_that_leaves_it_in_doubt_is_not_called_none() {
+    let down = provider(SendState::Response, Some(503), Some("down"));
+    let run = Run::new([
+        made::lease(1, "one", 1_000),
+        intent(at(1, 1), false),
+        outcome("charge", at(1, 1), StepResult::Ambiguous(Ambiguity::NoAnswer), down),
+        Body::Parked(Parked { reason: ParkReason::Ambiguous, step: Some(step("charge")), until_unix_ms: None }),
+        Body::Parked(Parked { reason: ParkReason::Ambiguous, step: None, until_unix_ms: Some(NOW + 3_600_000) }),
+    ]);
+    let view = run.view().await;
+    let said = "it was answered with 503, which does not say if it was done";
+    assert_eq!(node(&view, "charge").attempts[0].detail.as_deref(), Some(said));
+    assert!(view.summary.contains(said), "{}", view.summary);
+}
+
+/// What is in doubt when a run is over is left to nobody's choice: what to do about it has to be something that can be done.
+#[tokio::test]
+async fn a_doubt_of_a_run_that_is_over_is_not_to_be_chosen_about() {
+    let of = |status| {
+        Run::new([
+            made::lease(1, "one", 1_000),
+            intent(at(1, 1), false),
+            made::cancel_requested(),
+            outcome("charge", at(1, 1), StepResult::Ambiguous(Ambiguity::NoAnswer), None),
+            end(status, None),
+        ])
+    };
+    for status in [RunStatus::Cancelled, RunStatus::EndedAmbiguous] {
+        let view = of(status).view().await;
+        let charge = node(&view, "charge");
+        assert_eq!(&*charge.status, "ambiguous");
+        let what = charge.user_action.as_deref().unwrap();
+        assert!(!what.contains("choose") && view.summary.contains(what), "{what} {}", view.summary);
+        assert_eq!((&*view.next[0].act, view.next[0].step.as_deref()), ("rerun", Some("charge")), "{status:?}");
+    }
+}
+
+/// What to do is told as commands that can be pasted.
+#[tokio::test]
+async fn a_dead_connection_is_told_with_the_command_that_ends_the_wait() {
+    let revoked = provider(SendState::Response, Some(401), Some("revoked"));
+    let run = Run::new([
+        made::lease(1, "one", 1_000),
+        intent(at(1, 1), false),
+        outcome("charge", at(1, 1), failed(FailureClass::AuthenticationExpired), revoked),
+        Body::Parked(Parked { reason: ParkReason::NeedsReconnect, step: None, until_unix_ms: Some(NOW + 3_600_000) }),
+    ]);
+    let text = draw_for(&run.view().await, &TenantId::parse("acme").unwrap());
+    assert!(text.contains("\n    tidegate runs reconnected --tenant acme conn_stripe\n"), "{text}");
+}
+
 #[tokio::test]
 async fn each_attempt_says_why_it_was_made() {
     let put_off = StepResult::Deferred { until_unix_ms: NOW + 90_000, reason: ParkReason::Provider };

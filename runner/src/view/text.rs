@@ -175,10 +175,10 @@ fn commands(view: &ExecutionView, next: &NextAct, of: &str) -> Vec<String> {
         "replay" => vec![format!("tidegate runs replay{of} {run}")],
         "release" => vec![format!("tidegate runs release{of} {run}")],
         "cancel" => vec![format!("tidegate runs cancel{of} {run}")],
-        "reconnect" => {
-            let name = next.connection.as_deref().map_or_else(|| "its connection".into(), safe);
-            vec![format!("connect {name} anew")]
-        }
+        "reconnect" => match next.connection.as_deref().map(safe) {
+            Some(name) => vec![format!("connect {name} anew"), format!("tidegate runs reconnected{of} {name}")],
+            None => vec!["connect its connection anew".into()],
+        },
         _ => Vec::new(),
     }
 }

@@ -1,5 +1,6 @@
 //! `tidegate runs show`.
 
+use domain::TenantId;
 use runner::view::{self, ExecutionView, LineView};
 use serde_json::Value;
 
@@ -16,13 +17,13 @@ pub(super) fn run(args: &RunsOf, shell: &mut Shell<'_>) -> Outcome {
         if json_form {
             shell.out.json(shown)?;
         } else {
-            tell(shown, shell)?;
+            tell(shown, &args.of.tenant, shell)?;
         }
     }
     Ok(ended(said.as_ref()))
 }
 
-fn tell(shown: &Value, shell: &mut Shell<'_>) -> Outcome<()> {
+fn tell(shown: &Value, tenant: &TenantId, shell: &mut Shell<'_>) -> Outcome<()> {
     let runs: Option<Vec<LineView>> = shown.get("runs").map(read).transpose()?;
     match runs.as_deref() {
         Some([]) => {
@@ -36,7 +37,7 @@ fn tell(shown: &Value, shell: &mut Shell<'_>) -> Outcome<()> {
         Some([_]) | None => {}
     }
     let view: ExecutionView = read(shown)?;
-    shell.out.text(view::draw(&view))?;
+    shell.out.text(view::draw_for(&view, tenant))?;
     if let Some(runs) = runs.filter(|runs| runs.len() > 1) {
         shell.out.line("")?;
         shell.out.text(view::lines(&runs))?;

@@ -25,11 +25,17 @@ async fn and_goes_on_when_it_is_connected_anew() {
     let desk = desk.expect("the connection");
     assert_eq!(desk["state"], "needs_reconnect");
     assert!(desk["reason"].as_str().is_some_and(|reason| !reason.is_empty()));
+    let told = runs.node.cli_ok(&["runs", "show", "--tenant", "acme", &first]);
+    assert!(told.contains("\n    tidegate runs reconnected --tenant acme conn_desk\n"), "{told}");
     let notices = runs.node.metrics().await.sum("tidegate_runner_notices_total", &["kind=\"needs-reconnect\""]);
     assert!((notices - 1.0).abs() < f64::EPSILON, "told once, and not {notices} times");
 
     runs.provider.always("/keyed/send", Act::Usual);
-    let answer = runs.ask("acme", "POST", "/connections/conn_desk/reconnected", None, 200).await;
+    // An operator says it as the tenant's own console would.
+    let listed = runs.node.cli_ok(&["runs", "connections", "--tenant", "acme"]);
+    assert!(listed.lines().any(|line| line.starts_with("conn_desk") && line.contains("needs_reconnect")), "{listed}");
+    let answer = runs.node.cli_ok(&["runs", "reconnected", "--tenant", "acme", "conn_desk", "--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
     assert_eq!(answer["runsReleased"], 2, "{answer}");
     runs.once("acme", &first, &["succeeded"]).await;
     runs.once("acme", &second, &["succeeded"]).await;
@@ -39,5 +45,6 @@ async fn and_goes_on_when_it_is_connected_anew() {
     assert!(connections["connections"].as_array().expect("a list").iter().all(|one| one["state"] == "connected"));
     // Another tenant's is none, and neither is one that is nobody's.
     runs.ask("acme", "POST", "/connections/conn_nobody/reconnected", None, 404).await;
+    assert_eq!(runs.node.cli(&["runs", "reconnected", "--tenant", "acme", "conn_nobody"]).status.code(), Some(1));
     eventually!(runs.statuses("acme").await.get("succeeded") == Some(&2), "lists say so too");
 }
