@@ -64,6 +64,8 @@ pub struct ExecutionFilter {
     pub from_unix_ms: Option<u64>,
     /// Admitted before.
     pub to_unix_ms: Option<u64>,
+    /// Only those that were set aside or ended badly for good, and that nobody has put away.
+    pub dead_letters: bool,
     /// Where the last page ended.
     pub after: Option<Box<str>>,
     /// 1 to [`LIMIT_MAX`].
@@ -168,12 +170,17 @@ pub(super) fn executions(query: Option<&str>) -> Result<ExecutionFilter, No> {
             "class" => filter.class = r.take(&name, &value, "class of failures", class),
             "from" => filter.from_unix_ms = r.take(&name, &value, "time (RFC 3339)", time),
             "to" => filter.to_unix_ms = r.take(&name, &value, "time (RFC 3339)", time),
+            "deadLetters" => filter.dead_letters = r.take(&name, &value, "true or false", flag).unwrap_or(false),
             "after" => filter.after = r.take(&name, &value, "place that an answer named", place),
             "limit" => filter.limit = limit(r, &value),
             _ => r.fault(&name, "is not known here"),
         }
     }
     reading.done(filter)
+}
+
+fn flag(word: &str) -> Option<bool> {
+    word.parse().ok()
 }
 
 fn cause(word: &str) -> Option<CauseWord> {
@@ -237,13 +244,16 @@ mod tests {
     fn a_filter_is_all_of_its_parts() {
         let filter = executions(Some(
             "automation=aut_00000000000000000000000000&status=failed,timed-out&cause=replay&endpoint=wh_1&connection=conn_a\
-            &class=plan-limit&from=2026-01-01T00%3A00%3A00Z&to=1767225600000&after=abc-1&limit=7",
+            &class=plan-limit&from=2026-01-01T00%3A00%3A00Z&to=1767225600000&deadLetters=true&after=abc-1&limit=7",
         ))
         .unwrap();
         assert_eq!(filter.statuses, [RunStatus::Failed, RunStatus::TimedOut]);
         assert_eq!((filter.from_unix_ms, filter.to_unix_ms), (Some(1_767_225_600_000), Some(1_767_225_600_000)));
         assert_eq!((filter.limit, filter.after.as_deref(), filter.cause), (7, Some("abc-1"), Some(CauseWord::Replay)));
-        assert_eq!(filter.class, Some(FailureClass::PlanLimit));
+        assert_eq!((filter.class, filter.dead_letters), (Some(FailureClass::PlanLimit), true));
+        assert!(
+            executions(Some("deadLetters=1")).is_err() && !executions(Some("deadLetters=false")).unwrap().dead_letters
+        );
         assert_eq!(executions(None).unwrap(), ExecutionFilter { limit: LIMIT_DEFAULT, ..ExecutionFilter::default() });
     }
 

@@ -172,12 +172,15 @@ pub(crate) struct RunsList {
     /// Begun by events of this endpoint
     #[arg(long, value_name = "ID", value_parser = EndpointId::parse)]
     pub(crate) endpoint: Option<EndpointId>,
-    /// That wait for this connection, or failed at it
+    /// That wait for this connection
     #[arg(long, value_name = "ID", value_parser = ConnectionId::parse)]
     pub(crate) connection: Option<ConnectionId>,
     /// That failed in this class (docs/failures.md)
     #[arg(long, value_name = "CLASS", value_parser = class)]
     pub(crate) class: Option<FailureClass>,
+    /// Only dead letters: set aside, ended ambiguous, or tried as often as they may be
+    #[arg(long)]
+    pub(crate) dead_letters: bool,
     /// Admitted since then: 1h (ago), or a time
     #[arg(long, value_name = "TIME", value_parser = when::parse)]
     pub(crate) since: Option<When>,

@@ -22,6 +22,7 @@ pub(super) fn run(args: &RunsList, shell: &mut Shell<'_>) -> Outcome {
     add("endpoint", args.endpoint.as_ref().map(ToString::to_string));
     add("connection", args.connection.as_ref().map(ToString::to_string));
     add("class", args.class.map(|class| class.code().to_owned()));
+    add("deadLetters", args.dead_letters.then(|| "true".to_owned()));
     add("from", args.since.map(|when| when.unix_ms(now_unix_ms).to_string()));
     add("to", args.until.map(|when| when.unix_ms(now_unix_ms).to_string()));
     let (mut left, mut after, mut lines) = (args.limit as usize, None::<String>, Vec::new());

@@ -29,5 +29,12 @@ async fn also_while_an_effect_is_ambiguous() {
     let second = runs.deliver("other", &json!({})).await;
     runs.once("other", &second, &["needs-attention"]).await;
     let seen = runs.once("other", &second, &["ended-ambiguous"]).await;
+    // Somebody has to look at that one, however old it gets, and at the other one nobody has.
+    let letters = runs.ask("other", "GET", "/executions?deadLetters=true", None, 200).await;
+    assert_eq!(letters["executions"][0]["id"], seen["id"], "{letters}");
+    let letters = runs.node.cli_ok(&["runs", "list", "--tenant", "other", "--dead-letters", "--json"]);
+    assert!(letters.lines().count() == 1 && letters.contains("\"isDeadLetter\":true"), "{letters}");
+    let none = runs.ask("acme", "GET", "/executions?deadLetters=true", None, 200).await;
+    assert_eq!(none["executions"], json!([]), "{none}");
     assert_eq!(runs.provider.count("/plain/cut"), 1, "{:#}", node(&seen, "cut"));
 }

@@ -111,6 +111,7 @@ pub(super) async fn list(live: &Live, asker: &Asker, filter: ExecutionFilter) ->
         }),
         from_unix_ms: filter.from_unix_ms,
         before_unix_ms: filter.to_unix_ms,
+        dead_letters: filter.dead_letters,
         ..RunFilter::default()
     };
     let mut after: Option<Cursor> = filter.after.as_deref().map(str::parse).transpose().map_err(errors::index)?;
