@@ -6,6 +6,7 @@
 //! | `GET /v1/runner/stat` | how the runner is |
 //! | `GET /v1/runner/quarantined?limit=N` | runs of all tenants that were quarantined |
 //! | `POST /v1/runner/release/{tenant}/{run}` | whether it goes on |
+//! | `POST /v1/runner/pass-damage` | whether admission was halted at a damaged place, and passes it |
 //! | `POST /v1/runner/rebuild` | what the index was made of |
 
 use std::sync::Arc;
@@ -64,6 +65,11 @@ impl RunnerDesk {
                 let limit = head.uri.query().and_then(|query| query.strip_prefix("limit=")?.parse().ok());
                 let limit = limit.unwrap_or(QUARANTINED_MAX).min(QUARANTINED_MAX);
                 Ok(ApiAnswer::json(200, &json!({ "quarantined": self.operations.quarantined(limit).await? })))
+            }
+            "/pass-damage" => {
+                only(head, &Method::POST, "POST")?;
+                self.operations.pass_damage().await?;
+                Ok(ApiAnswer::json(202, &json!({ "passes": true })))
             }
             "/rebuild" => {
                 only(head, &Method::POST, "POST")?;

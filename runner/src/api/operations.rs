@@ -21,6 +21,9 @@ pub trait Operations: Send + Sync + fmt::Debug {
     /// Lets one go on.
     async fn release(&self, asker: &Asker, run: RunId) -> Result<(), No>;
 
+    /// Lets admission pass the damaged place of the event log that it is halted at: what is there begins no run.
+    async fn pass_damage(&self) -> Result<(), No>;
+
     /// Makes the index anew from the ledger, and says what it was made of.
     async fn rebuild(&self) -> Result<Value, No>;
 }

@@ -80,6 +80,14 @@ pub(crate) enum Runs {
     /// Runs of all tenants that were quarantined, and what was kept of them
     #[command(after_help = "Exit codes: 0 listed, 3 nobody answers.\n\nExample:\n  tidegate runs quarantined")]
     Quarantined(RunsQuarantined),
+    /// Let admission pass a damaged place of the event log that it is halted at
+    #[command(
+        after_help = "Look at it first: `tidegate log verify` says what is damaged. Events of that place begin no run; what comes behind\n\
+                            it does, and `tidegate runs replay` finds what can be read of it later.\n\n\
+                            Exit codes: 0 it goes on, 1 it is not halted at one, 3 could not.\n\n\
+                            Example:\n  tidegate runs pass-damage"
+    )]
+    PassDamage(RunsPlain),
     /// Make the index of runs anew from the ledger
     #[command(
         after_help = "The index holds nothing that the ledger does not: lists may be incomplete until it has caught up.\n\n\

@@ -25,6 +25,7 @@ pub(super) fn run(command: &Runs, shell: &mut Shell<'_>) -> Outcome {
         Runs::Connections(args) => connections::list(args, shell),
         Runs::Reconnected(args) => connections::reconnected(args, shell),
         Runs::Quarantined(args) => list::quarantined(args, shell),
+        Runs::PassDamage(args) => state::pass_damage(args, shell),
         Runs::Rebuild(args) => state::rebuild(args, shell),
         Runs::Stat(args) => state::stat(args, shell),
         Runs::Token(args) => token::run(args, shell),

@@ -34,6 +34,19 @@ pub(super) fn rebuild(args: &RunsPlain, shell: &mut Shell<'_>) -> Outcome {
     Ok(Exit::yes_if(said.is_some()))
 }
 
+pub(super) fn pass_damage(args: &RunsPlain, shell: &mut Shell<'_>) -> Outcome {
+    let question = Question::new(Method::POST, "/pass-damage");
+    let said = Asking::of(args, shell)?.yes(question, args.form.json, shell)?;
+    if let Some(passes) = &said {
+        if args.form.json {
+            shell.out.json(passes)?;
+        } else {
+            shell.out.line("admission passes the damaged place; what is there begins no run")?;
+        }
+    }
+    Ok(Exit::yes_if(said.is_some()))
+}
+
 /// Every value with the path that leads to it: there are few, and they are all told.
 fn fields(stat: &Value, shell: &mut Shell<'_>) -> Outcome<()> {
     let mut flat = Vec::new();

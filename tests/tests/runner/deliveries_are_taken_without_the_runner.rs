@@ -36,6 +36,15 @@ async fn and_become_runs_once_it_is_there() {
     assert!(!String::from_utf8_lossy(&ready.body).contains("runner:"));
 }
 
+/// Passing a damaged place is for an operator who has seen one: where admission is not halted, nothing is passed.
+#[tokio::test(flavor = "multi_thread")]
+async fn and_nothing_is_passed_that_is_not_damaged() {
+    let runs = Runs::start(&[]).await;
+    let no = runs.node.cli(&["runs", "pass-damage", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&no.stdout).expect("JSON");
+    assert_eq!((no.status.code(), &told["code"]), (Some(1), &json!("state-conflict")), "{told}");
+}
+
 /// Events that came while the role was off begin their runs when it is on, and no run begins twice however often it starts.
 #[tokio::test(flavor = "multi_thread")]
 async fn and_a_restart_admits_none_twice() {

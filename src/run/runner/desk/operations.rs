@@ -84,6 +84,16 @@ impl Operations for OpenDesk {
         Ok(())
     }
 
+    async fn pass_damage(&self) -> Result<(), No> {
+        let live = self.live()?;
+        let is_halted = live.admission.as_ref().is_some_and(runner::admission::Handle::skip_damage);
+        if !is_halted {
+            return Err(No::State("admission is not halted at a damaged place".into()));
+        }
+        tracing::warn!("admission passes a damaged place of the event log: what is there begins no run");
+        Ok(())
+    }
+
     async fn rebuild(&self) -> Result<Value, No> {
         let made = self.live()?.index.rebuild().await.map_err(errors::index)?;
         let took = u64::try_from(made.duration.as_millis()).unwrap_or(u64::MAX);
