@@ -24,6 +24,22 @@ fi
 mkdir -p -m 0700 "$home/tenants/acme.secrets"
 tenant=$home/tenants/acme.toml
 
+listens() { # the first address that table [$1] listens on
+  sed -n "/^\[$1\]/,/^\[/s/^listen *= *\[\{0,1\}\"\([^\"]*\)\".*/\1/p" "$config" | head -n 1
+}
+is_ready() {
+  local admin answer
+  admin=$(listens admin)
+  answer=$( (exec 3<>"/dev/tcp/${admin%:*}/${admin##*:}"
+    printf 'GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+    head -n 1 <&3) 2>/dev/null) && [[ $answer == *" 200 "* ]]
+}
+
+if [ -e "$config" ] && is_ready; then
+  echo "an appliance answers at $(listens admin) already: the one of $config, most likely" >&2
+  exit 1
+fi
+
 # Whoever has a configuration of before has no runs in it, and keeps it as it is.
 if [ -x "$provider" ] && [ ! -e "$config" ] && ! grep -q conn_echo "$tenant"; then
   token=tgr_$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
@@ -76,25 +92,10 @@ if [ ! -e "$config" ]; then
   fi
 fi
 
-listens() { # the first address that table [$1] listens on
-  sed -n "/^\[$1\]/,/^\[/s/^listen *= *\[\{0,1\}\"\([^\"]*\)\".*/\1/p" "$config" | head -n 1
-}
 gateway=$(listens gateway)
 api=$(listens runner.api)
 admin=$(listens admin)
 egress=$(listens egress)
-
-is_ready() {
-  local answer
-  answer=$( (exec 3<>"/dev/tcp/${admin%:*}/${admin##*:}"
-    printf 'GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
-    head -n 1 <&3) 2>/dev/null) && [[ $answer == *" 200 "* ]]
-}
-
-if is_ready; then
-  echo "an appliance answers at $admin already: the one of $config, most likely" >&2
-  exit 1
-fi
 
 "$tidegate" check --config "$config"
 "$tidegate" run --config "$config" &
@@ -130,7 +131,21 @@ performs_runs() { # they are a moment behind deliveries
   for _ in $(seq 50); do "$tidegate" runs stat --config "$config" >/dev/null 2>&1 && return; sleep 0.1; done
   return 1
 }
-if [ -n "$echo_at" ] && performs_runs; then
+if [ ! -x "$provider" ]; then
+  runs="
+No runs are shown: there is no $provider for them to call. Build it (-p tidegate-tests --bin echo-provider) and begin anew: move
+$home/ away first.
+"
+elif [ -z "$echo_at" ]; then
+  runs="
+No runs are shown: $home/ was made without a provider for them to call, and stays as it is. Move it away to begin anew.
+"
+elif ! performs_runs; then
+  runs="
+No runs are shown: none are performed. Why not:
+  $tidegate runs stat --config $config
+"
+else
   "$tidegate" automations put --config "$config" --tenant acme deploy/example/automations/greet.yaml >/dev/null
   # The whole loop, once: a signed delivery, its run, the calls that it makes, and what can be read of them afterwards.
   execution=$("$tidegate" send --config "$config" --endpoint "$endpoint" --body "$body" --json | sed -n 's/.*"executionId":"\([^"]*\)".*/\1/p') ||
