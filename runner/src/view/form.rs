@@ -195,6 +195,8 @@ pub struct LineView {
     pub id: String,
     pub execution_id: Option<String>,
     pub automation: String,
+    #[serde(default)]
+    pub automation_name: Option<String>,
     pub version: u32,
     pub status: String,
     pub cause: CauseView,

@@ -13,6 +13,7 @@ pub fn line(row: &RunRow) -> LineView {
         id: row.run.to_string(),
         execution_id: row.event().map(|event| event.execution().to_string()),
         automation: row.automation.to_string(),
+        automation_name: None,
         version: row.version.get(),
         status: row.status.word().to_owned(),
         cause: cause(&row.cause),

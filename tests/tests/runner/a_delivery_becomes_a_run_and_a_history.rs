@@ -52,6 +52,11 @@ async fn the_whole_loop() {
     let shown = runs.node.cli(&["runs", "show", "--tenant", "acme", &execution]);
     let text = String::from_utf8_lossy(&shown.stdout);
     assert!(shown.status.success() && text.contains("charge") && text.contains(key), "{text}");
+    assert!(shown.status.success() && !text.contains("What to do"), "{text}");
+    // Lists say what an automation is called.
+    let listed = runs.ask("acme", "GET", "/executions", None, 200).await;
+    assert_eq!(listed["executions"][0]["automationName"], "charge", "{listed}");
+    assert_eq!(runs.execution("acme", &execution).await["runs"][0]["automationName"], "charge");
     // What a run called is what the way out has recorded, by the id that the history has.
     let correlation = charge["attempts"][0]["correlationId"].as_str().expect("a correlation id");
     let logged = runs.node.cli(&["egress", "log", "--correlation", correlation, "--json"]);

@@ -1,5 +1,6 @@
 //! Runs: started by hand, listed, shown, asked for again.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,10 +117,13 @@ pub(super) async fn list(live: &Live, asker: &Asker, filter: ExecutionFilter) ->
     };
     let mut after: Option<Cursor> = filter.after.as_deref().map(str::parse).transpose().map_err(errors::index)?;
     let mut items = Vec::new();
+    let mut names = Names::default();
     for _ in 0..PAGES_MAX {
         let left = filter.limit - items.len();
         let page = live.index.list(&asker.tenant, &wanted, after, left).await.map_err(errors::index)?;
-        items.extend(page.runs.iter().filter(|row| fits(row, &filter)).map(line));
+        for row in page.runs.iter().filter(|row| fits(row, &filter)) {
+            items.push(line(row, names.of(live, asker, row).await));
+        }
         after = page.next;
         if after.is_none() || items.len() >= filter.limit {
             break;
@@ -149,8 +153,24 @@ fn may_wait_for(row: &RunRow, connection: &ConnectionId) -> bool {
     row.park.iter().chain(&row.waits).any(|park| park.reason == ParkReason::NeedsReconnect && is_meant(park))
 }
 
-fn line(row: &RunRow) -> Value {
-    serde_json::to_value(view::line(row)).unwrap_or_default()
+fn line(row: &RunRow, automation_name: Option<String>) -> Value {
+    serde_json::to_value(view::LineView { automation_name, ..view::line(row) }).unwrap_or_default()
+}
+
+/// Names of automations, each in the version that a run is of: those of one answer are few.
+#[derive(Default)]
+struct Names(HashMap<(AutomationId, Version), Option<String>>);
+
+impl Names {
+    async fn of(&mut self, live: &Live, asker: &Asker, row: &RunRow) -> Option<String> {
+        let at = (row.automation, row.version);
+        if let Some(known) = self.0.get(&at) {
+            return known.clone();
+        }
+        let name = automations::get(live, asker, at.0, Some(at.1)).await.ok().map(|stored| stored.name.to_string());
+        self.0.insert(at, name.clone());
+        name
+    }
 }
 
 pub(super) async fn show(live: &Arc<Live>, asker: &Asker, run: RunId, now_unix_ms: u64) -> Result<Value, No> {
@@ -194,7 +214,10 @@ pub(super) async fn runs_of(live: &Live, asker: &Asker, event: EventId) -> Resul
 pub(super) async fn of_event(live: &Arc<Live>, asker: &Asker, event: EventId, now_unix_ms: u64) -> Result<Value, No> {
     live.index.caught_up(CATCH_UP).await;
     let page = live.index.runs_of(&asker.tenant, event, RUNS_MAX).await.map_err(errors::index)?;
-    let lines: Vec<Value> = page.runs.iter().map(line).collect();
+    let (mut names, mut lines) = (Names::default(), Vec::new());
+    for row in &page.runs {
+        lines.push(line(row, names.of(live, asker, row).await));
+    }
     let mut answer = match page.runs.as_slice() {
         [] if !is_there(live, asker, event).await? => return Err(No::NotFound),
         [] => json!({ "status": "no-run", "failedAt": null, "nodes": [] }),
