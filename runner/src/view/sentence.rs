@@ -84,7 +84,8 @@ fn attention(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>) {
     }
     let dead =
         nodes.iter().find(|node| node.error_class.as_deref() == Some(FailureClass::AuthenticationExpired.code()));
-    let connection = dead.and_then(|node| node.connection.clone());
+    // A run that found the connection dead before it called has no node that says so.
+    let connection = dead.and_then(|node| node.connection.clone()).or_else(|| next_connection(nodes));
     let name = connection.as_deref().map_or_else(|| "a connection".into(), |name| format!("connection {name}"));
     let said = dead.and_then(|node| node.provider_message.as_deref()).map(quoted).unwrap_or_default();
     let text = format!(
@@ -98,6 +99,19 @@ fn attention(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>) {
 fn said_of<'n>(nodes: &'n [NodeView], id: &StepId) -> Option<&'n str> {
     let node = nodes.iter().find(|node| node.id == id.as_str())?;
     node.attempts.iter().rev().find(|attempt| attempt.result == "ambiguous")?.detail.as_deref()
+}
+
+/// The connection that all nodes which are next would call through, if it is one.
+fn next_connection(nodes: &[NodeView]) -> Option<String> {
+    let is_settled = |edge: &String| {
+        let before = edge.split('.').next().unwrap_or_default();
+        let settled = ["succeeded", "gap-accepted", "skipped", "failed"];
+        nodes.iter().any(|node| node.id == before && settled.contains(&&*node.status))
+    };
+    let next = nodes.iter().filter(|node| node.status == "waiting" && node.after.iter().all(is_settled));
+    let mut connections = next.filter_map(|node| node.connection.as_ref());
+    let first = connections.next()?;
+    connections.all(|other| other == first).then(|| first.clone())
 }
 
 /// All that is in doubt, each to be chosen about.

@@ -389,6 +389,35 @@ async fn what_is_cut_says_so_on_a_terminal() {
 }
 
 #[tokio::test]
+async fn a_connection_that_was_dead_before_it_was_called_is_named_and_so_is_what_says_that_it_works() {
+    let park = Body::Parked(Parked { reason: ParkReason::NeedsReconnect, step: None, until_unix_ms: None });
+    let view = Run::new([made::lease(1, "one", 1_000), decided(), park]).view().await;
+    assert!(view.summary.starts_with("The authentication of connection conn_stripe"), "{}", view.summary);
+    let text = draw_for(&view, &TenantId::parse("acme").unwrap());
+    let wanted = "\n    connect conn_stripe anew, and then\n    tidegate runs reconnected --tenant acme conn_stripe\n";
+    assert!(text.contains(wanted), "{text}");
+}
+
+#[tokio::test]
+async fn of_a_run_that_is_over_nobody_is_asked_to_choose() {
+    let begun = [made::lease(1, "one", 1_000), decided(), intent(at(1, 1), false)];
+    let ended = [made::cancel_requested(), end(RunStatus::Cancelled, None)];
+    let view = Run::new(begun.into_iter().chain(ended)).view().await;
+    let charge = node(&view, "charge");
+    assert_eq!(charge.status, "ambiguous");
+    assert_eq!(charge.user_action.as_deref(), Some("Look at the provider; if it has not happened, re-run the node."));
+}
+
+#[tokio::test]
+async fn null_is_drawn_as_such() {
+    let mut run = Run::new([made::lease(1, "one", 1_000)]);
+    run.push(outcome("decide", at(1, 1), StepResult::Done { output: payload(&json!(null)) }, None));
+    let sent = serde_json::to_value(run.view().await).unwrap();
+    let text = draw(&serde_json::from_value(sent).unwrap());
+    assert!(text.contains("out  null\n"), "{text}");
+}
+
+#[tokio::test]
 async fn statuses_have_sentences_and_words() {
     let park = |reason| Body::Parked(Parked { reason, step: None, until_unix_ms: Some(NOW + 60_000) });
     let lease = || made::lease(1, "one", 1_000);

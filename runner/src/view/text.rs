@@ -238,7 +238,8 @@ fn below(node: &NodeView, out: &mut String) {
         format!("{}{title}", safe(class))
     });
     fact("error", error);
-    fact("detail", node.error_detail.as_deref().filter(|detail| !detail.is_empty()).map(safe));
+    let is_said = |detail: &&str| !detail.is_empty() && node.provider_message.as_deref() != Some(*detail);
+    fact("detail", node.error_detail.as_deref().filter(is_said).map(safe));
     fact("provider said", node.provider_message.as_deref().map(safe));
     fact("next", node.user_action.as_deref().map(safe));
     fact("in", node.input.as_ref().map(payload));
@@ -318,6 +319,8 @@ fn payload(view: &PayloadView) -> String {
             (shown, text.len() <= PAYLOAD_BYTES_MAX)
         }
         (None, None, Some(base64)) => (format!("base64 {}", safe(base64)), base64.len() <= TEXT_BYTES_MAX),
+        // Null has no value of its own once it was read from JSON.
+        (None, None, None) if !view.truncated => ("null".to_owned(), true),
         (None, None, None) => (String::new(), true),
     };
     let because = match view.because.as_deref() {
@@ -349,7 +352,8 @@ pub fn lines(views: &[LineView]) -> String {
             (None, Some(parked)) => waits(parked),
             (None, None) => String::new(),
         };
-        let automation = format!("{} v{}", safe(&view.automation), view.version);
+        let name = view.automation_name.as_deref().unwrap_or(&view.automation);
+        let automation = format!("{} v{}", safe(name), view.version);
         let cells =
             [safe(&view.id), safe(&view.status), safe(&view.admitted_at), took, automation, safe(&view.cause.kind)];
         table.row(cells.into_iter().chain([what]));
