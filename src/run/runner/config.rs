@@ -1,14 +1,14 @@
 //! What of the files is in force for the runner: tenants' connections and tokens, and who signs their calls.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use config::connector::{Catalogue, Manifest};
-
 use config::{Appliance, Environment, Fault, RunnerStore, Tenant};
-use domain::{ConnectionId, TenantId};
+use domain::{ConnectionId, EndpointId, TenantId};
 use egress::caller::SigningKey;
 use runner::connector::Configured;
 
@@ -21,6 +21,14 @@ pub(crate) struct InForce {
     /// By tenant: its connections, each with the manifest of its connector.
     pub(super) connections: HashMap<TenantId, HashMap<ConnectionId, Arc<Manifest>>>,
     pub(super) signer: Option<Arc<Signer>>,
+    endpoints: Endpoints,
+}
+
+/// Endpoints of the files, by a hash of tenant and id: there may be a million, and nothing but a warning hangs on it.
+#[derive(Debug, Default)]
+struct Endpoints {
+    hasher: RandomState,
+    known: HashSet<u64>,
 }
 
 /// Who vouches for runs.
@@ -38,6 +46,10 @@ impl InForce {
 
     pub(super) fn connection(&self, tenant: &TenantId, connection: &ConnectionId) -> Option<&Arc<Manifest>> {
         self.connections.get(tenant)?.get(connection)
+    }
+
+    pub(super) fn has_endpoint(&self, tenant: &TenantId, endpoint: &EndpointId) -> bool {
+        self.endpoints.known.contains(&self.endpoints.hasher.hash_one((tenant, endpoint)))
     }
 }
 
@@ -142,7 +154,10 @@ pub(super) fn in_force<'t>(
 ) -> (InForce, Vec<Fault>) {
     let (tokens, mut faults) = Tokens::of(tenants.clone());
     let mut connections = HashMap::new();
+    let mut endpoints = Endpoints::default();
     for tenant in tenants {
+        let hashes = tenant.endpoints.iter().map(|endpoint| endpoints.hasher.hash_one((&tenant.id, &endpoint.id)));
+        endpoints.known.extend(hashes.collect::<Vec<_>>());
         faults.extend(unvouched(appliance, tenant));
         let own = tenant.egress().map(|egress| &egress.connections[..]).unwrap_or_default();
         let own = own.iter().filter_map(|connection| {
@@ -151,7 +166,7 @@ pub(super) fn in_force<'t>(
         });
         connections.insert(tenant.id.clone(), own.collect());
     }
-    (InForce { tokens, connections, signer: Some(Arc::clone(&judged.signer)) }, faults)
+    (InForce { tokens, connections, signer: Some(Arc::clone(&judged.signer)), endpoints }, faults)
 }
 
 /// Connections of the files that are in force at the moment at which it is asked.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use async_trait::async_trait;
-use domain::{Clock, ConnectionId, EventId};
+use domain::{Clock, ConnectionId, EndpointId, EventId};
 use runner::api::{
     Asker, Confirmed, Desk, Document, DocumentFault, ExecutionFilter, No, Page, PlannedReplay, Replayed, Replays,
     Rerun, Resolve, Saved, Start, StartReplays,
@@ -35,12 +35,26 @@ impl OpenDesk {
     fn live(&self) -> Result<Arc<Live>, No> {
         self.live.load_full().ok_or_else(|| No::Unavailable("the ledger is not open; see readyz".into()))
     }
+
+    /// An automation may be there before its endpoint is. Most often it is a slip, and nothing else would ever tell.
+    fn warnings(&self, asker: &Asker, endpoints: &[EndpointId]) -> Vec<DocumentFault> {
+        let config = self.config.load();
+        let missing = endpoints.iter().filter(|endpoint| !config.has_endpoint(&asker.tenant, endpoint));
+        let message = |endpoint| format!("names {endpoint}, and there is no such endpoint: nothing begins a run there");
+        missing.map(|endpoint| DocumentFault::new("trigger", message(endpoint))).collect()
+    }
+
+    fn warned(&self, asker: &Asker, mut saved: Saved) -> Saved {
+        saved.warnings.extend(self.warnings(asker, &saved.stored.endpoints));
+        saved
+    }
 }
 
 #[async_trait]
 impl Desk for OpenDesk {
     async fn create(&self, asker: &Asker, document: Document) -> Result<Saved, No> {
-        automations::create(&self.live()?, asker, document, self.clock.unix_ms()).await
+        let saved = automations::create(&self.live()?, asker, document, self.clock.unix_ms()).await?;
+        Ok(self.warned(asker, saved))
     }
 
     async fn replace(
@@ -50,11 +64,14 @@ impl Desk for OpenDesk {
         expected: Option<Version>,
         document: Document,
     ) -> Result<Saved, No> {
-        automations::replace(&self.live()?, asker, (id, expected), document, self.clock.unix_ms()).await
+        let live = self.live()?;
+        let saved = automations::replace(&live, asker, (id, expected), document, self.clock.unix_ms()).await?;
+        Ok(self.warned(asker, saved))
     }
 
     async fn check(&self, asker: &Asker, document: Document) -> Result<Vec<DocumentFault>, No> {
-        automations::draft(&self.live()?, asker, document).await.map(|_| Vec::new())
+        let draft = automations::draft(&self.live()?, asker, document).await?;
+        Ok(self.warnings(asker, draft.endpoints()))
     }
 
     async fn workflows(&self, asker: &Asker, after: Option<AutomationId>, limit: usize) -> Result<Page<Listed>, No> {

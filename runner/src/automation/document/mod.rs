@@ -17,7 +17,7 @@ mod schema;
 mod steps;
 mod text;
 
-use domain::TenantId;
+use domain::{EndpointId, TenantId};
 use serde_json::Value;
 
 use super::expression::{explain, on_large_stack};
@@ -66,6 +66,11 @@ impl Draft {
 
     pub fn name(&self) -> &str {
         &self.compiled.name
+    }
+
+    /// Whose events begin runs of it.
+    pub fn endpoints(&self) -> &[EndpointId] {
+        &self.compiled.trigger.endpoints
     }
 
     /// BLAKE3 of the canonical JSON: the same for the same content, however it was written.
