@@ -42,9 +42,9 @@ settings! {
         /// Tenants that it may speak for; `["*"]` for all.
         tenants: IssuerTenants = IssuerTenants::Only(BTreeSet::new()), needed(WhoseForm), live,
             "A key that leaks is then worth the tenants that it is for, so nobody else can choose them.";
-        /// Reference to its private key, for `tidegate grant`: `env:NAME`, `file:PATH` or `systemd-credential:NAME`.
+        /// Reference to its private key, for `tidegate grant` and the runner: `env:NAME`, `file:PATH` or `systemd-credential:NAME`.
         signing_key: Option<AtLine<String>> = None, Maybe(Lined(operator_reference())), live,
-            "Platforms sign grants themselves; the appliance needs no private key.";
+            "Platforms sign grants themselves; the appliance needs a private key for its runner alone.";
     }
 }
 

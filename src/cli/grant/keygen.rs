@@ -38,7 +38,7 @@ pub(super) fn run(args: &GrantKeygen, shell: &mut Shell<'_>) -> Outcome {
          name = {name}\n\
          keys = [\"{public}\"]\n\
          tenants = [\"*\"]  # or the ids of those that it may speak for\n\
-         signing_key = {reference}  # for `tidegate grant` alone"
+         signing_key = {reference}  # for `tidegate grant` and the runner: who calls out"
     ))?;
     shell
         .out
