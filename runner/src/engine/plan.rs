@@ -84,7 +84,7 @@ pub fn plan(state: &RunState, automation: &Automation, now_unix_ms: u64, known: 
     if !facts.is_empty() {
         return Plan::Facts(facts);
     }
-    let graph = Graph { state, nodes: &automation.nodes };
+    let graph = Graph::new(state, &automation.nodes);
     let open = state.steps.values().filter(|step| matches!(step.standing, Standing::Open(_))).count();
     if let Some(terminal) = graph.finished(open) {
         return Plan::End(terminal);
@@ -154,6 +154,8 @@ fn poison(state: &RunState, max: u32) -> Option<Quarantined> {
 struct Graph<'a> {
     state: &'a RunState,
     nodes: &'a [Node],
+    /// By place: what settled it, if it is. Looked at once for each node, since a node has many ways back to the first.
+    settled: Vec<Option<&'a Settled>>,
 }
 
 /// How an edge, or a node, stands to what is behind it.
@@ -165,19 +167,32 @@ enum Led {
     Elsewhere,
 }
 
-impl Graph<'_> {
-    fn step(&self, at: usize) -> Option<&StepState> {
+impl<'a> Graph<'a> {
+    fn new(state: &'a RunState, nodes: &'a [Node]) -> Self {
+        let mut graph = Self { state, nodes, settled: Vec::with_capacity(nodes.len()) };
+        // A node stands behind all that it waits for.
+        for node in nodes {
+            graph.settled.push(graph.settle(node));
+        }
+        graph
+    }
+
+    fn step(&self, at: usize) -> Option<&'a StepState> {
         self.state.steps.get(&self.nodes.get(at)?.id)
     }
 
-    /// Settled, and what it is behind has not been settled anew since.
-    fn settled(&self, at: usize) -> Option<&Settled> {
-        let step = self.step(at)?;
+    fn settle(&self, node: &Node) -> Option<&'a Settled> {
+        let step = self.state.steps.get(&node.id)?;
         let settled = step.settled()?;
-        if *settled == Settled::Skipped && self.nodes.get(at)?.after.iter().any(|edge| self.is_newer(edge.from, step)) {
+        if *settled == Settled::Skipped && node.after.iter().any(|edge| self.is_newer(edge.from, step)) {
             return None;
         }
         Some(settled)
+    }
+
+    /// Settled, and what it is behind has not been settled anew since.
+    fn settled(&self, at: usize) -> Option<&'a Settled> {
+        self.settled.get(at).copied().flatten()
     }
 
     fn is_newer(&self, from: usize, than: &StepState) -> bool {

@@ -224,3 +224,20 @@ async fn the_deadline_ends_what_has_not_ended() {
         .count();
     assert_eq!(outcomes, 0);
 }
+
+/// A node has very many ways back to the first one.
+#[tokio::test(start_paused = true)]
+async fn a_ladder_of_skipped_nodes_is_planned_as_fast_as_any() {
+    let mut graph = Graph::default()
+        .branch("way", &[], &[("never", "false")])
+        .call("a-0", &["way.never"], "unsafe")
+        .call("b-0", &["way.never"], "unsafe");
+    for at in 1..60 {
+        let after = [format!("a-{}", at - 1), format!("b-{}", at - 1)];
+        let after: Vec<&str> = after.iter().map(String::as_str).collect();
+        graph = graph.call(&format!("a-{at}"), &after, "unsafe").call(&format!("b-{at}"), &after, "unsafe");
+    }
+    let bench = Bench::new(graph.build()).await;
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert!(bench.called().is_empty());
+}
