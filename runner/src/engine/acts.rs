@@ -88,6 +88,10 @@ impl Acts {
         let by = name(by)?;
         self.act(tenant, run, |state| {
             if state.cancel.is_some() {
+                // Whoever asked for it may not have come to hand the run in.
+                if state.terminal.is_none() {
+                    self.queue.enqueue(tenant.clone(), run, state.admitted.class);
+                }
                 return Err(ActError::Cancelling);
             }
             Ok(Body::CancelRequested(CancelRequested { by: by.clone() }))
@@ -106,6 +110,9 @@ impl Acts {
     ) -> Result<(), ActError> {
         let by = name(by)?;
         self.act(tenant, run, |state| {
+            if state.quarantined.is_some() && state.terminal.is_none() {
+                return Err(ActError::Quarantined);
+            }
             let found = state.steps.get(step).ok_or(ActError::NoStep)?;
             // What a worker looks after by itself, trying again or reading back, is nobody else's to decide.
             let waits = found.said == Some(ParkReason::Ambiguous) && found.standing != Standing::Fresh;
@@ -139,7 +146,7 @@ impl Acts {
             None => None,
         };
         self.act(tenant, run, |state| {
-            if state.quarantined.is_some() {
+            if state.quarantined.is_some() && state.terminal.is_none() {
                 return Err(ActError::Quarantined);
             }
             if state.cancel.is_some() && state.terminal.is_none() {
@@ -226,6 +233,11 @@ impl Acts {
                     return Ok(());
                 }
                 Err(AppendError::Conflict { .. } | AppendError::Fenced { .. }) => {}
+                // It may be there all the same, and then somebody has to look at it.
+                Err(error @ AppendError::Unavailable(_)) => {
+                    self.queue.enqueue(tenant.clone(), run, state.admitted.class);
+                    return Err(ActError::Unavailable(error.to_string().into()));
+                }
                 Err(error) => return Err(ActError::Unavailable(error.to_string().into())),
             }
         }

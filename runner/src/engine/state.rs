@@ -291,6 +291,10 @@ impl RunState {
         if self.terminal.take().is_some() {
             self.ended_unix_ms = None;
             self.cancel = None;
+            // It was set aside and then ended: whoever opens it again lets it go on.
+            self.quarantined = None;
+            self.workers_lost = 0;
+            self.steps.values_mut().for_each(|step| step.workers_lost = 0);
             self.begin_deadline_anew(record.at_unix_ms);
         }
         let step = self.step(&rerun.step, record);

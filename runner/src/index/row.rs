@@ -231,6 +231,7 @@ impl RunRow {
         self.park = None;
         if self.ended_unix_ms.take().is_some() {
             (self.failed_at, self.failure, self.is_cancel_requested) = (None, None, false);
+            self.quarantined_unix_ms = None;
             self.begin_deadline_anew(at_unix_ms);
         }
     }

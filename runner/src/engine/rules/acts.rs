@@ -8,7 +8,8 @@ use super::super::acts::{ActError, Duplicate};
 use super::super::testing::{Graph, lock, step};
 use super::{Bench, failed, response, tenant};
 use crate::ids::EffectKey;
-use crate::ledger::{Choice, RunStatus, SendState};
+use crate::ledger::memory::Fault;
+use crate::ledger::{Body, Choice, Lease, Quarantined, RunStatus, SendState, Writer};
 
 async fn bench() -> Bench {
     let graph = Graph::default().call("a", &[], "unsafe").transform("t", &["a"], &json!(1)).call("b", &["t"], "unsafe");
@@ -113,4 +114,37 @@ async fn a_run_that_nobody_works_on_is_cancelled_by_the_next_worker() {
     bench.to_the_end().await;
     let terminal = bench.terminal();
     assert_eq!((terminal.status, terminal.failed_at), (RunStatus::Cancelled, Some(step("a"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_handed_in_although_nobody_knows_whether_the_act_was_written() {
+    let bench = bench().await;
+    bench.answers("a", [failed(SendState::SentNoResponse, "response-timeout")]);
+    bench.to_the_end().await;
+    bench.ledger.next(Fault::FailAfter);
+    let cancelled = bench.acts.cancel(&tenant(), bench.run, "ann").await;
+    assert!(matches!(cancelled, Err(ActError::Unavailable(_))));
+    assert_eq!(lock(&bench.tables.queued).len(), 1);
+    // Somebody died before handing it in: who asks once more does.
+    assert_eq!(bench.acts.cancel(&tenant(), bench.run, "ann").await, Err(ActError::Cancelling));
+    assert_eq!(lock(&bench.tables.queued).len(), 2);
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_run_is_released_before_anything_is_chosen_and_may_be_re_run_once_it_is_over() {
+    let bench = bench().await;
+    bench.answers("a", [failed(SendState::SentNoResponse, "response-timeout")]);
+    bench.to_the_end().await;
+    let lease = bench.state().lease;
+    let aside = Quarantined { crashes: 5, reason: "as a test has asked".into() };
+    let taken = Lease { lease: lease + 1, owner: "node".into(), until_unix_ms: 0 };
+    bench.append(Writer::Lease(lease + 1), vec![Body::Lease(taken), Body::Quarantined(aside)]).await;
+    let chosen = bench.acts.resolve(&tenant(), bench.run, &step("a"), Choice::ContinueAcceptGap, "ann").await;
+    assert_eq!(chosen, Err(ActError::Quarantined));
+    bench.acts.cancel(&tenant(), bench.run, "ann").await.unwrap();
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Cancelled);
+    bench.acts.rerun(&tenant(), bench.run, &step("a"), None, Duplicate::Accepted, "ann").await.unwrap();
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert_eq!(bench.called(), ["a", "a", "b"]);
 }

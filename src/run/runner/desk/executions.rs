@@ -89,13 +89,25 @@ pub(super) async fn admit(
             live.scheduler.enqueue(asker.tenant.clone(), run, class);
             Ok(true)
         }
-        Err(AppendError::Conflict { .. }) => Ok(false),
+        Err(AppendError::Conflict { seq }) => {
+            // Nobody has begun with it: whoever admitted it may not have come to hand it in.
+            if seq == 1 {
+                live.scheduler.enqueue(asker.tenant.clone(), run, class);
+            }
+            Ok(false)
+        }
         Err(AppendError::Full) => Err(No::Full),
         Err(AppendError::Tenant) => {
             tracing::error!(%run, tenant = %asker.tenant, "a run that was asked for is another tenant's");
             Err(No::NotFound)
         }
-        Err(error) => Err(No::Unavailable(error.to_string().into())),
+        Err(error) => {
+            if matches!(error, AppendError::Unavailable(_)) {
+                // It may be there all the same.
+                live.scheduler.enqueue(asker.tenant.clone(), run, class);
+            }
+            Err(No::Unavailable(error.to_string().into()))
+        }
     }
 }
 
@@ -272,6 +284,8 @@ pub(super) async fn rerun(live: &Live, asker: &Asker, run: RunId, step: StepId, 
 
 /// Says that a connection works again, and lets go on what waits for it.
 pub(super) async fn reconnected(live: &Live, asker: &Asker, connection: &ConnectionId) -> Result<u64, No> {
+    // Said first: whoever parks for it from here on sees that it works, and all who have are in the index then.
+    live.acts.reconnected(&asker.tenant, connection, &[], &asker.by).await.map_err(errors::act)?;
     live.index.caught_up(CATCH_UP).await;
     let wanted = RunFilter { statuses: vec![RunStatus::NeedsAttention, RunStatus::Parked], ..RunFilter::default() };
     let (mut after, mut released) = (None, 0);
