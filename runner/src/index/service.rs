@@ -57,7 +57,8 @@ pub struct ActiveRun {
     /// The queue that it began in.
     pub class: QueueClass,
     pub status: RunStatus,
-    /// When it goes on by itself. None of a parked one: when somebody acts.
+    /// When it goes on by itself. None of a parked one: when somebody acts. 0: at once, since somebody has cancelled it and
+    /// no worker has seen to that, whatever it waits for.
     pub until_unix_ms: Option<u64>,
     pub deadline_unix_ms: u64,
 }
@@ -422,7 +423,7 @@ fn open_runs(store: &Store, after: Option<(TenantId, RunId)>, max: usize) -> Res
             run,
             class: row.class,
             status: row.status,
-            until_unix_ms: row.park.and_then(|park| park.until_unix_ms),
+            until_unix_ms: if row.is_cancel_requested { Some(0) } else { row.park.and_then(|park| park.until_unix_ms) },
             deadline_unix_ms: row.deadline_unix_ms,
         });
         if runs.len() >= max.max(1) {

@@ -164,7 +164,10 @@ async fn compare_open(index: &RunIndex, rows: &[RunRow]) {
         }
         after = next;
     }
-    let until = |row: &RunRow| row.park.as_ref().and_then(|park| park.until_unix_ms);
+    let until = |row: &RunRow| match &row.park {
+        _ if row.is_cancel_requested => Some(0),
+        park => park.as_ref().and_then(|park| park.until_unix_ms),
+    };
     let open = rows.iter().filter(|row| !is_over(row.status));
     let mut wanted: Vec<_> = open.map(|row| (row.tenant.clone(), row.run, row.status, until(row))).collect();
     wanted.sort_by_key(|(tenant, run, ..)| (tenant.as_str().len(), tenant.clone(), *run));

@@ -33,7 +33,8 @@ pub struct ActiveRun {
     pub run: RunId,
     /// The queue that it waits in when it goes on.
     pub class: QueueClass,
-    /// Parked until then, in milliseconds since the Unix epoch; none: it is not parked, or waits for somebody.
+    /// Parked until then, in milliseconds since the Unix epoch, or 0 where it was cancelled; none: it is not parked, or waits
+    /// for somebody.
     pub until_unix_ms: Option<u64>,
     pub deadline_unix_ms: u64,
     pub status: RunStatus,
@@ -116,8 +117,9 @@ fn goes_on_at(run: &ActiveRun) -> Option<u64> {
         RunStatus::Queued | RunStatus::Running => Some(0),
         // Whoever nobody acts on is ended by its deadline.
         RunStatus::Parked | RunStatus::NeedsAttention => Some(run.until_unix_ms.unwrap_or(run.deadline_unix_ms)),
-        RunStatus::Quarantined
-        | RunStatus::Succeeded
+        // Who cancels it ends it, and nothing else does by itself.
+        RunStatus::Quarantined => run.until_unix_ms,
+        RunStatus::Succeeded
         | RunStatus::Failed
         | RunStatus::Cancelled
         | RunStatus::TimedOut

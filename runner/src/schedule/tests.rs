@@ -317,14 +317,17 @@ async fn open_runs_are_found_at_the_start() {
         open(5, RunStatus::Quarantined, None),
         open(6, RunStatus::Parked, Some(BEGAN_UNIX_MS - 5)),
         open(7, RunStatus::Queued, None),
+        // Somebody has cancelled these.
+        open(8, RunStatus::Quarantined, Some(0)),
+        open(9, RunStatus::NeedsAttention, Some(0)),
     ]);
     *projection.fails.lock().unwrap() = 2;
     let sources = Sources { open: Some(projection), ledger: None };
     let running = start(Limits::of_slots(4), sources);
-    (1..8).for_each(|number| running.workers.will(run(number), &[Act::End(Ended::Terminal)]));
+    (1..10).for_each(|number| running.workers.will(run(number), &[Act::End(Ended::Terminal)]));
     let turns = |number| running.workers.turns_of(run(number));
     pass(10).await;
-    assert_eq!([1, 2, 3, 4, 5, 6, 7].map(turns), [1, 1, 0, 0, 0, 1, 1]);
+    assert_eq!([1, 2, 3, 4, 5, 6, 7, 8, 9].map(turns), [1, 1, 0, 0, 0, 1, 1, 1, 1]);
     pass(25).await;
     assert_eq!(turns(3), 1, "at its time");
     pass(30).await;

@@ -1,7 +1,7 @@
 //! The runner, open: everything that runs stand on, put together once the ledger is there.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -160,7 +160,7 @@ impl Opening {
             payloads: Arc::clone(&payloads),
             queue,
         };
-        let sources = Sources { open: Some(Arc::new(OpenRunsOf(Arc::clone(&index)))), ledger: None };
+        let sources = Sources { open: Some(Arc::new(OpenRunsOf::new(Arc::clone(&index)))), ledger: None };
         let live = Live {
             ledger,
             embedded,
@@ -457,7 +457,20 @@ type OpenRunsPage = (Vec<schedule::ActiveRun>, Option<(TenantId, runner::ids::Ru
 
 /// Open runs, where the scheduler looks for them.
 #[derive(Debug)]
-struct OpenRunsOf(Arc<RunIndex>);
+struct OpenRunsOf {
+    index: Arc<RunIndex>,
+    /// Of the scan that is under way: when it began, something was durable that was not in the index.
+    is_stale: Arc<AtomicBool>,
+}
+
+impl OpenRunsOf {
+    fn new(index: Arc<RunIndex>) -> Self {
+        Self { index, is_stale: Arc::default() }
+    }
+}
+
+/// For the index to catch up before a scan. One that is behind by more is gone through all the same, and once more later.
+const CATCH_UP: Duration = Duration::from_secs(10);
 
 impl schedule::OpenRuns for OpenRunsOf {
     fn open_runs(
@@ -465,10 +478,21 @@ impl schedule::OpenRuns for OpenRunsOf {
         after: Option<(TenantId, runner::ids::RunId)>,
         max: usize,
     ) -> BoxFuture<'static, Result<OpenRunsPage, schedule::OpenRunsError>> {
-        let index = Arc::clone(&self.0);
+        let (index, is_stale) = (Arc::clone(&self.index), Arc::clone(&self.is_stale));
         Box::pin(async move {
-            let (page, next) =
+            if after.is_none() {
+                is_stale.store(index.caught_up(CATCH_UP).await.is_stale, Ordering::Relaxed);
+            }
+            let (page, mut next) =
                 index.open_runs(after, max).await.map_err(|fault| schedule::OpenRunsError(fault.to_string().into()))?;
+            if next.is_none() && is_stale.load(Ordering::Relaxed) {
+                // What there was is given out, and behind it that it was not all.
+                let Some(last) = page.last() else {
+                    tokio::time::sleep(CATCH_UP).await;
+                    return Err(schedule::OpenRunsError("the index of runs is behind the ledger".into()));
+                };
+                next = Some((last.tenant.clone(), last.run));
+            }
             let active = |run: runner::index::ActiveRun| schedule::ActiveRun {
                 tenant: run.tenant,
                 run: run.run,

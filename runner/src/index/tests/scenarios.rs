@@ -322,3 +322,23 @@ async fn leaping_clocks_make_no_more_periods() {
     assert_eq!(store.end_of(u32::MAX), 1 << 32);
     assert!(!store.has_strays());
 }
+
+#[tokio::test]
+async fn a_run_that_was_cancelled_goes_on_at_once_whatever_it_waits_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new();
+    // Parked, and set aside; one of each is cancelled.
+    for (run, body) in [(0, 7), (3, 7), (6, 13), (9, 13)] {
+        for body in [0, 0, body] {
+            world.offer(&offer(run, body, 1, 1)).await;
+        }
+    }
+    for run in [3, 9] {
+        world.offer(&offer(run, 12, 0, 1)).await;
+    }
+    let index = open(directory.path(), &world).await;
+    assert!(!index.caught_up(LONG).await.is_stale);
+    let (open, _) = index.open_runs(None, 10).await.unwrap();
+    let at_once: HashSet<RunId> = open.iter().filter(|run| run.until_unix_ms == Some(0)).map(|run| run.run).collect();
+    assert_eq!((open.len(), at_once), (4, HashSet::from([made::run(3), made::run(9)])));
+}
