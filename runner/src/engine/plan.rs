@@ -354,7 +354,11 @@ impl<'a> Graph<'a> {
             ReplaySafety::Checkable if doubt.why == Ambiguity::ReadBack => ask,
             ReplaySafety::Checkable if step.read_backs >= backoff::READ_BACKS_MAX => ask,
             ReplaySafety::Checkable => {
-                wait_until(doubt.since_unix_ms.saturating_add(backoff::READ_BACK_AFTER_MS), Step::ReadBack(at))
+                // Nobody has ended the call of a worker that was lost: it may go on for as long as a call may.
+                let call_ms = u64::try_from(node.timeout.as_millis()).unwrap_or(u64::MAX);
+                let is_lost = doubt.why == Ambiguity::WorkerLost;
+                let after_ms = backoff::READ_BACK_AFTER_MS.max(if is_lost { call_ms } else { 0 });
+                wait_until(doubt.since_unix_ms.saturating_add(after_ms), Step::ReadBack(at))
             }
             // A lost worker is our own fault and no reason to spare the provider.
             ReplaySafety::Idempotent

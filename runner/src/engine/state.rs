@@ -36,6 +36,8 @@ pub struct RunState {
     /// A worker has taken it and has neither parked nor ended it: it works, or it was lost.
     pub is_worked_on: bool,
     pub parked: Option<Parked>,
+    /// Sequence of the record that last parked it.
+    pub parked_seq: u64,
     pub cancel: Option<CancelRequested>,
     pub quarantined: Option<Quarantined>,
     pub terminal: Option<Terminal>,
@@ -168,6 +170,7 @@ impl RunState {
             owner: None,
             is_worked_on: false,
             parked: None,
+            parked_seq: 0,
             cancel: None,
             quarantined: None,
             terminal: None,
@@ -205,6 +208,7 @@ impl RunState {
             Body::Parked(Parked { step: Some(id), reason, .. }) => self.step(id, record).said = Some(*reason),
             Body::Parked(parked) => {
                 self.parked = Some(parked.clone());
+                self.parked_seq = record.seq;
                 self.is_worked_on = false;
             }
             Body::Released(_) => self.release(record.at_unix_ms),
@@ -381,6 +385,8 @@ impl StepState {
         }
         let is_read_back = matches!(&self.standing, Standing::Open(open)
             if open.attempt == outcome.attempt && open.is_read_back);
+        // Of a try before the last one it was learnt late.
+        let is_late = outcome.attempt.physical < self.physical;
         self.physical = self.physical.max(outcome.attempt.physical);
         if !is_read_back && let Some(doubt) = &mut self.doubt {
             doubt.attempts.retain(|attempt| *attempt != outcome.attempt);
@@ -422,6 +428,10 @@ impl StepState {
                     self.standing = Standing::Retry { class: *class, at_unix_ms };
                 }
                 Remedy::Reconnect => self.standing = Standing::NeedsReconnect,
+                // What became of one try says nothing about another that may have had its effect.
+                Remedy::Stop if is_late && self.doubt.as_ref().is_some_and(|doubt| !doubt.is_accepted) => {
+                    self.standing = Standing::Ambiguous;
+                }
                 Remedy::Stop => {
                     self.standing = Standing::Settled(Settled::Failed { class: *class, detail: detail.clone() });
                 }

@@ -172,6 +172,32 @@ impl Action for TestAction {
     }
 }
 
+/// It looks, and changes nothing.
+#[derive(Debug)]
+struct Harmless;
+
+impl Action for Harmless {
+    fn safety(&self, _: &Value) -> ReplaySafety {
+        ReplaySafety::Idempotent
+    }
+
+    fn request(&self, _: &Value, effect: EffectKey) -> Result<Request, InputFault> {
+        Ok(keyed(Method::GET, "/look", effect, Bytes::new()))
+    }
+
+    fn read_back(&self, _: &Value, _: EffectKey) -> Option<Result<Request, InputFault>> {
+        None
+    }
+
+    fn judge_read_back(&self, _: &Value, _: EffectKey, _: u16, _: &HeaderMap, _: &Bytes) -> ReadBack {
+        ReadBack::Unknown
+    }
+
+    fn judge(&self, status: u16, headers: &HeaderMap, body: &Bytes) -> Verdict {
+        TestAction(ReplaySafety::Idempotent).judge(status, headers, body)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct TestConnectors;
 
@@ -181,6 +207,7 @@ impl Connectors for TestConnectors {
             "idempotent" => ReplaySafety::Idempotent,
             "checkable" => ReplaySafety::Checkable,
             "unsafe" => ReplaySafety::Unsafe,
+            "harmless" => return Ok(Arc::new(Harmless)),
             other => return Err(NoAction::Action { connector: "test".into(), action: other.into() }),
         };
         Ok(Arc::new(TestAction(safety)))

@@ -225,13 +225,17 @@ impl Tried {
         if class.remedy() == Remedy::Retry && self.is_last() {
             return self.exhausted(&format!("{}: {detail}", class.code()));
         }
+        // The last word about this try is none about those before it.
+        let detail = if class.remedy() == Remedy::Stop { self.with_doubt(&detail) } else { detail };
         Came::Other(StepResult::Failed { class, detail })
     }
 
     fn exhausted(&self, detail: &str) -> Came {
-        let class = FailureClass::AttemptsExhausted;
-        let doubt = if self.is_in_doubt { "; an earlier try may have had its effect" } else { "" };
-        Came::Other(StepResult::Failed { class, detail: cut(&format!("{}{doubt}", cut_to(detail, 900))) })
+        Came::Other(StepResult::Failed { class: FailureClass::AttemptsExhausted, detail: self.with_doubt(detail) })
+    }
+
+    fn with_doubt(&self, detail: &str) -> Box<str> {
+        if self.is_in_doubt { doubtful(detail) } else { cut(detail) }
     }
 
     /// It spends no try. Who is told "at once" again and again waits longer each time.
@@ -267,6 +271,11 @@ const REQUEST_IDS: [&str; 7] = [
 fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
     let value = REQUEST_IDS.iter().find_map(|name| headers.get(*name))?.to_str().ok()?;
     (1..=128).contains(&value.len()).then(|| value.into())
+}
+
+/// What is said of a step that is over while an earlier try of it may have had its effect.
+pub(super) fn doubtful(detail: &str) -> Box<str> {
+    cut(&format!("{}; an earlier try may have had its effect", cut_to(detail, 900)))
 }
 
 /// At most 1 KiB, at a character's end.

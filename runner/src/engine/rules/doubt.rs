@@ -7,7 +7,7 @@ use super::super::state::{Settled, Standing};
 use super::super::testing::{Graph, lock, step};
 use super::{Bench, failed, response};
 use crate::failure::FailureClass;
-use crate::ledger::{Body, Choice, ParkReason, RunStatus, SendState};
+use crate::ledger::{Body, Choice, Outcome, ParkReason, Released, RunStatus, SendState, StepResult, Writer};
 
 async fn bench(class: &str) -> Bench {
     Bench::new(Graph::default().call("a", &[], class).call("b", &["a"], "unsafe").build()).await
@@ -171,4 +171,47 @@ async fn a_provider_that_says_that_it_has_done_nothing_is_believed() {
     bench.answers("a", [response(409, "locked"), response(404, "gone")]);
     bench.to_the_end().await;
     assert_eq!((bench.terminal().class, bench.called().len()), (Some(FailureClass::NotFound), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_later_try_does_not_hide_that_an_earlier_one_may_have_had_its_effect() {
+    let bench = bench("idempotent").await;
+    bench.answers("a", [failed(SendState::SentNoResponse, "response-timeout"), response(400, "no")]);
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Failed);
+    let Some(Settled::Failed { class, detail }) = bench.step("a").settled().cloned() else { panic!() };
+    assert_eq!(class, FailureClass::InvalidRequest);
+    assert!(detail.contains("an earlier try may have had its effect"), "{detail}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_refusal_of_one_try_does_not_end_the_doubt_about_another() {
+    let bench = bench("unsafe").await;
+    let unknown = || failed(SendState::SentNoResponse, "response-timeout");
+    bench.answers("a", [unknown(), unknown()]);
+    bench.to_the_end().await;
+    bench.acts.resolve(&super::tenant(), bench.run, &step("a"), Choice::RetryAcceptDuplicate, "ann").await.unwrap();
+    bench.to_the_end().await;
+    let first = bench.step("a").doubt.unwrap().attempts[0];
+    let result = StepResult::Failed { class: FailureClass::InvalidRequest, detail: "no".into() };
+    let late = Outcome { step: step("a"), attempt: first, result, provider: None };
+    bench.append(Writer::Anyone, vec![Body::LateOutcome(late)]).await;
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::NeedsAttention);
+    assert_eq!(bench.step("a").doubt.unwrap().attempts.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_twice_over_is_harmless_both_times() {
+    let bench = Bench::new(Graph::default().call("a", &[], "harmless").build()).await;
+    bench.answers_after("read-back", Duration::from_secs(9), [response(200, "done")]);
+    let cancel = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.acts.cancel(&super::tenant(), bench.run, "ann").await.unwrap();
+        // Somebody appends between the decision to give up and its commit.
+        bench.ledger.next(crate::ledger::memory::Fault::Late(Duration::from_secs(3)));
+        bench.nudges.send_modify(|nudge| *nudge += 1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.append(Writer::Anyone, vec![Body::Released(Released { by: "ann".into() })]).await;
+    };
+    let _ended = tokio::join!(bench.turn(), cancel);
+    assert_eq!((bench.terminal().status, bench.terminal().class), (RunStatus::Cancelled, None));
 }

@@ -36,11 +36,18 @@ impl Work<'_> {
             notices: Vec::new(),
             next: Next::More,
         };
-        let before = self.state.parked.clone();
+        // A record behind it has woken the run: then it is parked anew, for whoever looks for runs that can go on.
+        let is_last = self.state.parked_seq == self.state.seq;
+        let before = self.state.parked.clone().filter(|_| is_last);
         if let Some(ended) = self.is_out_of_reach() {
             round.next = Next::End(ended);
             return round;
         }
+        // How safe it is to do something again is a matter of time, too: providers forget keys while a turn goes on.
+        self.known.safety.clear();
+        // And a connection that was dead may have been made anew.
+        self.known.dead.clear();
+        self.dead.retain(|_, is_dead| !*is_dead);
         self.take_lease(&mut round);
         self.save(&mut round);
         let next = self.go_on(&mut round).await;
@@ -186,7 +193,7 @@ impl Work<'_> {
             };
             self.say(round, Body::Outcome(Outcome { step, attempt: open.attempt, result, provider: None }));
         }
-        self.under_way.clear();
+        // What is known of them stays: where the round is not taken, it is decided anew.
     }
 
     fn is_of(&self, step: &crate::ids::StepId, attempt: Attempt) -> bool {

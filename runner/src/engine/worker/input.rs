@@ -27,7 +27,7 @@ pub(super) struct Inputs {
     has_event: bool,
     has_input: bool,
     /// By the record that settled them.
-    steps: BTreeMap<StepId, u64>,
+    pub(super) steps: BTreeMap<StepId, u64>,
     /// All of it together.
     pub(super) bytes: u64,
 }

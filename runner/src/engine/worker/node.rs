@@ -17,9 +17,10 @@ use crate::ledger::{Body, Intent, Kept, ParkReason, Payload, QueueClass, StepRes
 use super::super::backoff;
 use super::super::ports::{Asked, Permission};
 use super::super::state::{RunState, StepState};
+use super::super::verdict;
 use super::Engine;
 use super::decide::Round;
-use super::input::{INLINE_BYTES_MAX, Lacks};
+use super::input::{INLINE_BYTES_MAX, Inputs, Lacks};
 use super::turn::{Start, UnderWay, Work};
 
 /// What a call is made of.
@@ -42,7 +43,9 @@ impl Work<'_> {
         match done {
             Ok(()) => {}
             Err(Lacks::Failed(class, detail)) => {
-                let detail = super::super::verdict::cut(&detail);
+                let step = self.automation.nodes.get(at).and_then(|node| self.state.steps.get(&node.id));
+                let is_in_doubt = step.is_some_and(|step| step.doubt.is_some());
+                let detail = if is_in_doubt { verdict::doubtful(&detail) } else { verdict::cut(&detail) };
                 self.settle(round, at, StepResult::Failed { class, detail });
             }
             Err(Lacks::Later) => {
@@ -146,6 +149,8 @@ impl Work<'_> {
                 value
             }
             Err(_) => {
+                // What had been fetched is gone with it.
+                self.inputs = Inputs::new(&self.state);
                 Err(Lacks::Failed(FailureClass::ExpressionFailed, "the expression could not be evaluated".into()))
             }
         }
