@@ -69,6 +69,7 @@ struct Shared {
 struct Switches {
     faults: VecDeque<Fault>,
     unreadable: Option<ReadError>,
+    unrenewable: Option<AppendError>,
     is_closed: bool,
 }
 
@@ -100,6 +101,11 @@ impl MemoryLedger {
     /// Every read fails by this; none: reads work again.
     pub fn unreadable(&self, fault: Option<ReadError>) {
         self.shared.switches().unreadable = fault;
+    }
+
+    /// No lease is renewed, and this is said; none: they are again.
+    pub fn unrenewable(&self, fault: Option<AppendError>) {
+        self.shared.switches().unrenewable = fault;
     }
 
     /// Nothing is appended through this one any more.
@@ -170,6 +176,9 @@ impl LedgerStore for MemoryLedger {
     }
 
     fn renew(&self, run: RunId, lease: u64, until_unix_ms: u64) -> BoxFuture<'static, Result<(), AppendError>> {
+        if let Some(fault) = self.shared.switches().unrenewable.clone() {
+            return answer(Err(fault));
+        }
         let mut stored = self.shared.store.lock();
         let renewed = match stored.heads.get_mut(&run) {
             Some(head) => head.renew(lease, until_unix_ms),

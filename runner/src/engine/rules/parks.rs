@@ -8,6 +8,7 @@ use super::super::testing::{Graph, connection, lock};
 use super::{Bench, refused, response, tenant};
 use crate::call::ParkSource;
 use crate::failure::FailureClass;
+use crate::ledger::memory::Fault;
 use crate::ledger::{Body, ParkReason, QueueClass, RunStatus};
 use crate::schedule::Ended;
 
@@ -97,4 +98,35 @@ async fn an_old_run_is_asked_again_whether_it_may() {
     *lock(&may_not.tables.forbidden) = true;
     may_not.to_the_end().await;
     assert_eq!((may_not.called().len(), may_not.terminal().class), (1, Some(FailureClass::NoLongerAuthorised)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_made_anew_while_the_run_is_at_something_else_holds_nothing_up() {
+    let graph = Graph::default().call("a", &[], "unsafe").call("b", &[], "unsafe");
+    let bench = Bench::new(graph.with(|node| node.timeout = Duration::from_mins(2)).build()).await;
+    bench.answers("a", [response(401, "revoked")]);
+    bench.answers_after("b", Duration::from_mins(1), [response(200, "done")]);
+    let reconnect = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert!(lock(&bench.tables.dead).remove(&connection()));
+    };
+    let (ended, ()) = tokio::join!(bench.turn(), reconnect);
+    assert_eq!(ended, Ended::Terminal);
+    assert_eq!(bench.called(), ["a", "b", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_made_anew_while_the_run_parks_for_it_is_looked_at_again() {
+    let bench = bench().await;
+    lock(&bench.tables.dead).insert(connection());
+    bench.ledger.next(Fault::LateReply(Duration::from_secs(5)));
+    let reconnect = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        lock(&bench.tables.dead).remove(&connection());
+    };
+    let (ended, ()) = tokio::join!(bench.turn(), reconnect);
+    let Ended::Parked { until_unix_ms: Some(until), .. } = ended else { panic!("{ended:?}") };
+    assert!(until <= domain::Clock::unix_ms(&*bench.clock));
+    assert_eq!(bench.turn().await, Ended::Terminal);
+    assert_eq!(bench.called(), ["a", "b"]);
 }

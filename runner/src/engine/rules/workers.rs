@@ -205,3 +205,51 @@ async fn a_lease_is_held_on_to_through_a_long_call() {
     let leases = bench.records().iter().filter(|record| matches!(record.body, Body::Lease(_))).count();
     assert_eq!(leases, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_learn_whether_the_run_is_still_its_own_begins_no_call() {
+    let bench = bench("unsafe").await;
+    // Held up for so long that its lease may have lapsed when the commit is durable at last.
+    for _ in 0..2 {
+        bench.ledger.next(Fault::Late(Duration::from_hours(1)));
+    }
+    bench.ledger.unrenewable(Some(AppendError::Unavailable("as a test has asked".into())));
+    assert_eq!(bench.turn().await, Ended::Fenced);
+    assert!(bench.called().is_empty(), "another worker may have done it");
+    bench.ledger.unrenewable(None);
+    // It has left that nothing was sent.
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert_eq!(bench.called(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_workers_call_may_go_on_and_is_read_back_when_it_cannot_any_more() {
+    let bench = bench("checkable").await;
+    bench.answers_after("a", Duration::from_secs(9), [response(200, "done")]);
+    bench.answers("read-back", [response(200, "yes")]);
+    assert_eq!(bench.lost_after(1_000).await, None);
+    let began = bench.clock.started();
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert_eq!(bench.called(), ["a", "read-back", "b"]);
+    assert!(began.elapsed() > Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_woken_and_waits_on_is_parked_anew() {
+    let bench = Arc::new(bench("unsafe").await);
+    bench.answers_after("a", Duration::from_secs(8), [failed(SendState::SentNoResponse, "response-timeout")]);
+    let slow = {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move { bench.turn().await })
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.to_the_end().await;
+    assert_eq!(slow.await.unwrap(), Ended::Fenced);
+    let is_parked = || matches!(bench.records().last().map(|record| record.body.clone()), Some(Body::Parked(_)));
+    assert!(!is_parked(), "what came late is the last record, and says nothing new");
+    bench.turn().await;
+    assert!(is_parked());
+    let records = bench.records().len();
+    bench.turn().await;
+    assert_eq!(bench.records().len(), records, "and once more is no news");
+}

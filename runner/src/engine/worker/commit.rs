@@ -40,6 +40,15 @@ pub(super) enum Wrote {
     Nothing(Ended),
 }
 
+/// Whose a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    Ours,
+    Anothers,
+    /// The ledger does not say. While nobody else has taken it, it is ours, lapsed or not.
+    Unknown,
+}
+
 impl<'a> Work<'a> {
     /// Reads the run and its automation. The lease is taken with the first commit.
     pub(super) async fn begin(engine: &'a Engine, turn: Turn) -> Result<Self, Ended> {
@@ -167,8 +176,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Holds on to the lease. False: another has taken the run.
-    pub(super) async fn renew(&mut self) -> bool {
+    /// Holds on to the lease.
+    pub(super) async fn renew(&mut self) -> Held {
         let Engine { ports, settings, .. } = self.engine;
         let asked_at = ports.clock.monotonic();
         let span = u64::try_from(settings.lease.as_millis()).unwrap_or(u64::MAX);
@@ -177,19 +186,19 @@ impl<'a> Work<'a> {
         match tokio::time::timeout(settings.ledger_timeout, renewed).await {
             Ok(Ok(())) => {
                 self.held_until = asked_at.saturating_add(settings.lease);
-                true
+                Held::Ours
             }
-            Ok(Err(AppendError::Fenced { .. })) => false,
-            // While nobody else has taken it, it is ours, lapsed or not.
-            Ok(Err(_)) | Err(_) => true,
+            Ok(Err(AppendError::Fenced { .. })) => Held::Anothers,
+            Ok(Err(_)) | Err(_) => Held::Unknown,
         }
     }
 
-    /// Whether calls may be begun: a worker that was held up for long first makes sure that the run is still its own.
+    /// Whether calls may be begun: a worker that was held up for long first makes sure that the run is still its own. Where
+    /// nobody can say so it may not: another worker may have taken the run, read back that nothing has happened, and done it.
     pub(super) async fn still_holds(&mut self) -> bool {
         let now = self.engine.ports.clock.monotonic();
         let is_fresh = now.saturating_add(self.engine.settings.lease / 3) < self.held_until;
-        is_fresh || self.renew().await
+        is_fresh || self.renew().await == Held::Ours
     }
 }
 

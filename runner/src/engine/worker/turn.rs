@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
 
-use crate::automation::Automation;
+use crate::automation::{Automation, ConnectionState};
 use crate::call::{Answer, Call, Reply};
 use crate::connector::Action;
 use crate::ledger::{Attempt, BoxFuture, Outcome, Record, SendState};
@@ -19,7 +19,7 @@ use crate::schedule::{Ended, Turn};
 use super::super::plan::Known;
 use super::super::state::RunState;
 use super::Engine;
-use super::commit::{Wrote, read};
+use super::commit::{Held, Wrote, read};
 use super::input::Inputs;
 
 /// A wait of this length at most, so that a wall clock that steps is noticed.
@@ -122,6 +122,7 @@ impl Work<'_> {
                 }
             }
             match round.next {
+                Next::End(ended @ Ended::Parked { .. }) if !self.dead.is_empty() => return self.parked(ended).await,
                 Next::End(ended) => return ended,
                 Next::More => {}
                 Next::Await { until_unix_ms } => {
@@ -133,6 +134,19 @@ impl Work<'_> {
         }
     }
 
+    /// Whoever connects an account anew lets those go on that he sees waiting. One that parked in the same moment looks once
+    /// more, and nobody has to find it.
+    async fn parked(&mut self, ended: Ended) -> Ended {
+        for (connection, _) in self.dead.iter().filter(|(_, is_dead)| **is_dead) {
+            let state = self.engine.ports.definitions.connection_state(&self.turn.tenant, connection).await;
+            if matches!(state, Ok(ConnectionState::Connected)) {
+                let class = self.turn.class;
+                return Ended::Parked { until_unix_ms: Some(self.engine.ports.clock.unix_ms()), class };
+            }
+        }
+        ended
+    }
+
     /// Takes in the records as they are now.
     pub(super) fn learn(&mut self, records: &[Record]) {
         if let Some(state) = RunState::fold(records) {
@@ -141,6 +155,8 @@ impl Work<'_> {
         self.known.dead.clear();
         self.known.safety.clear();
         self.dead.clear();
+        // What was decided and not written is in there, too, by sequences that other records may have now.
+        self.inputs.steps.clear();
         if !self.is_taken {
             self.known.lease = self.state.lease.saturating_add(1);
         }
@@ -172,10 +188,10 @@ impl Work<'_> {
                 None
             }
             Woken::Renew => {
-                if self.renew().await {
-                    None
-                } else {
+                if self.renew().await == Held::Anothers {
                     Some(self.fenced(Vec::new()).await)
+                } else {
+                    None
                 }
             }
             Woken::Nudged => match read(self.engine, &self.turn).await {
