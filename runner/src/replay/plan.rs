@@ -152,6 +152,10 @@ impl Planner {
         if selection.from_unix_ms >= selection.until_unix_ms {
             return Err(Refused::EmptyRange.into());
         }
+        // They come from whoever asks, and each is looked at for each event.
+        if targets.len() > TARGETS_MAX {
+            return Err(Refused::TooMany { max: TARGETS_MAX as u64 }.into());
+        }
         let mut triggers = Vec::with_capacity(targets.len());
         for target in &targets {
             let found = self.triggers.trigger(&selection.tenant, target.automation, target.version).await?;

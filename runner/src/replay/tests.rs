@@ -391,6 +391,10 @@ async fn what_cannot_be_replayed_is_refused() {
     assert_eq!(refused(few(of(1))).await, Some(Refused::NoAutomation));
     let plan = replays.plan(few(everything())).await.unwrap();
     assert_eq!(plan.runs, 0);
+    let mut padded = order(&plan, "x");
+    padded.plan.targets = vec![Target { automation: automation_id(2), version: Version::MIN }; 1_001];
+    let outcome = replays.execute(padded).await;
+    assert!(matches!(outcome, Err(ReplayError::Refused(Refused::TooMany { max: 1_000 }))));
     for id in ["", "a b", "a/b", "ä", &"a".repeat(65)] {
         let outcome = replays.execute(order(&plan, id)).await;
         assert!(matches!(outcome, Err(ReplayError::Refused(Refused::Id))), "{id}");
