@@ -179,14 +179,6 @@ async fn node(
     }
 }
 
-/// What to do about it: of a run that is over nobody is asked to choose any more.
-fn action(class: FailureClass, status: NodeStatus) -> &'static str {
-    match status {
-        NodeStatus::Ambiguous => "Look at the provider; if it has not happened, re-run the node.",
-        _ => class.action(),
-    }
-}
-
 /// What a node's failure is, also while something is still done about it.
 fn failure(step: Option<&StepState>, status: NodeStatus) -> Option<FailureClass> {
     match (&step?.standing, status) {

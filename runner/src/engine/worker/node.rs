@@ -143,17 +143,13 @@ impl Work<'_> {
             let value = run(&automation, &scope);
             (scope, value)
         });
-        match ran.await {
-            Ok((scope, value)) => {
-                self.inputs.scope = scope;
-                value
-            }
-            Err(_) => {
-                // What had been fetched is gone with it.
-                self.inputs = Inputs::new(&self.state);
-                Err(Lacks::Failed(FailureClass::ExpressionFailed, "the expression could not be evaluated".into()))
-            }
-        }
+        let Ok((scope, value)) = ran.await else {
+            // What had been fetched is gone with it.
+            self.inputs = Inputs::new(&self.state);
+            return Err(Lacks::Failed(FailureClass::ExpressionFailed, "the expression could not be evaluated".into()));
+        };
+        self.inputs.scope = scope;
+        value
     }
 
     pub(super) async fn intend(&mut self, round: &mut Round, at: usize, is_read_back: bool) {

@@ -122,7 +122,11 @@ impl Work<'_> {
                 }
             }
             match round.next {
-                Next::End(ended @ Ended::Parked { .. }) if !self.dead.is_empty() => return self.parked(ended).await,
+                Next::End(ended @ Ended::Parked { .. }) if !self.dead.is_empty() => {
+                    let dead = self.dead.iter().filter(|(_, is_dead)| **is_dead);
+                    let dead = dead.map(|(connection, _)| connection.clone()).collect();
+                    return parked(self.engine, &self.turn, dead, ended).await;
+                }
                 Next::End(ended) => return ended,
                 Next::More => {}
                 Next::Await { until_unix_ms } => {
@@ -132,19 +136,6 @@ impl Work<'_> {
                 }
             }
         }
-    }
-
-    /// Whoever connects an account anew lets those go on that he sees waiting. One that parked in the same moment looks once
-    /// more, and nobody has to find it.
-    async fn parked(&mut self, ended: Ended) -> Ended {
-        for (connection, _) in self.dead.iter().filter(|(_, is_dead)| **is_dead) {
-            let state = self.engine.ports.definitions.connection_state(&self.turn.tenant, connection).await;
-            if matches!(state, Ok(ConnectionState::Connected)) {
-                let class = self.turn.class;
-                return Ended::Parked { until_unix_ms: Some(self.engine.ports.clock.unix_ms()), class };
-            }
-        }
-        ended
     }
 
     /// Takes in the records as they are now.
@@ -243,4 +234,16 @@ impl std::fmt::Debug for Work<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Work").field("run", &self.state.run).field("lease", &self.known.lease).finish_non_exhaustive()
     }
+}
+
+/// Whoever connects an account anew lets those go on that he sees waiting. One that parked in the same moment looks once
+/// more, and nobody has to find it.
+async fn parked(engine: &Engine, turn: &Turn, dead: Vec<ConnectionId>, ended: Ended) -> Ended {
+    for connection in &dead {
+        let state = engine.ports.definitions.connection_state(&turn.tenant, connection).await;
+        if matches!(state, Ok(ConnectionState::Connected)) {
+            return Ended::Parked { until_unix_ms: Some(engine.ports.clock.unix_ms()), class: turn.class };
+        }
+    }
+    ended
 }

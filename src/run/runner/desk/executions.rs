@@ -285,7 +285,7 @@ pub(super) async fn rerun(live: &Live, asker: &Asker, run: RunId, step: StepId, 
 /// Says that a connection works again, and lets go on what waits for it.
 pub(super) async fn reconnected(live: &Live, asker: &Asker, connection: &ConnectionId) -> Result<u64, No> {
     // Said first: whoever parks for it from here on sees that it works, and all who have are in the index then.
-    live.acts.reconnected(&asker.tenant, connection, &[], &asker.by).await.map_err(errors::act)?;
+    live.acts.reconnected(&asker.tenant, connection, &[], &asker.by).await.map_err(|error| errors::act(&error))?;
     live.index.caught_up(CATCH_UP).await;
     let wanted = RunFilter { statuses: vec![RunStatus::NeedsAttention, RunStatus::Parked], ..RunFilter::default() };
     let (mut after, mut released) = (None, 0);

@@ -108,7 +108,8 @@ async fn a_damaged_index_is_made_anew() {
                 std::fs::write(&damaged, bytes).unwrap();
             }
         }
-        let told = std::panic::AssertUnwindSafe(count(&rig.open()));
+        let store = rig.open();
+        let told = std::panic::AssertUnwindSafe(count(&store));
         let count = futures_util::FutureExt::catch_unwind(told).await;
         assert_eq!(count.ok(), Some(10), "{}", name.display());
     }
