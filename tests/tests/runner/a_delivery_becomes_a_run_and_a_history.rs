@@ -57,6 +57,16 @@ async fn the_whole_loop() {
     let listed = runs.ask("acme", "GET", "/executions", None, 200).await;
     assert_eq!(listed["executions"][0]["automationName"], "charge", "{listed}");
     assert_eq!(runs.execution("acme", &execution).await["runs"][0]["automationName"], "charge");
+    // What it says is to be done can be pasted: of a run that failed, with the tenant that its command wants.
+    let nodes = json!([
+        { "id": "say", "type": "transform", "value": "${event.body.missing}" }
+    ]);
+    runs.put("other", &Runs::automation("other", "faulty", &nodes)).await;
+    let faulty = runs.deliver("other", &json!({})).await;
+    runs.once("other", &faulty, &["failed"]).await;
+    let shown = runs.node.cli(&["runs", "show", "--tenant", "other", &faulty]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert!(text.contains("tidegate runs replay --tenant other run_"), "{text}");
     // What a run called is what the way out has recorded, by the id that the history has.
     let correlation = charge["attempts"][0]["correlationId"].as_str().expect("a correlation id");
     let logged = runs.node.cli(&["egress", "log", "--correlation", correlation, "--json"]);
