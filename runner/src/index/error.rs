@@ -13,6 +13,11 @@ pub enum IndexError {
     /// What is on the disk is no index of ours. It is made anew from the ledger by `rebuild`.
     #[error("the index is damaged: {0}")]
     Damaged(Box<str>),
+    /// The dead letters beyond retention are, and they are in no ledger any more.
+    #[error(
+        "the dead letters that are kept beyond retention are damaged ({why}): move {at} away to go on without them"
+    )]
+    Kept { at: Box<str>, why: Box<str> },
     #[error("the index cannot be read or written: {0}")]
     Unavailable(Box<str>),
     /// The text is no place in a list.

@@ -349,6 +349,7 @@ fn is_for_good(fault: &IndexError) -> bool {
     match fault {
         IndexError::Tenant { .. }
         | IndexError::Damaged(_)
+        | IndexError::Kept { .. }
         | IndexError::Ledger(ReadError::Tenant { .. } | ReadError::Damaged(_)) => true,
         IndexError::Unavailable(_)
         | IndexError::Ledger(ReadError::Unavailable(_) | ReadError::Trimmed)

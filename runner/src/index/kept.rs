@@ -32,8 +32,15 @@ impl DeadLetters {
     pub(super) fn open(directory: &Path) -> Result<Self, IndexError> {
         let path = directory.join("kept");
         let opened = std::panic::catch_unwind(|| Self::open_unguarded(&path));
-        opened
-            .unwrap_or_else(|_| Err(IndexError::Damaged("files of kept dead letters are not as they were left".into())))
+        opened.unwrap_or_else(|_| Err(IndexError::Damaged("its files are not as they were left".into()))).map_err(
+            |fault| {
+                match fault {
+                    // No rebuild makes these anew, and whoever is to do something has to know which files they are.
+                    IndexError::Damaged(why) => IndexError::Kept { at: path.display().to_string().into(), why },
+                    other => other,
+                }
+            },
+        )
     }
 
     fn open_unguarded(path: &Path) -> Result<Self, IndexError> {

@@ -102,8 +102,8 @@ impl RunIndex {
     /// behind this call: until it is at the end, [`caught_up`](Self::caught_up) says that it is stale.
     ///
     /// # Errors
-    /// `Locked`: another process has it. `Unavailable`: the directory cannot be read or written. `Damaged`: the store of
-    /// dead letters beyond retention is, which no rebuild can make anew; move `kept/` away to go on without them.
+    /// `Locked`: another process has it. `Unavailable`: the directory cannot be read or written. `Kept`: the store of
+    /// dead letters beyond retention is damaged, which no rebuild can make anew; move `kept/` away to go on without them.
     pub async fn open(
         directory: &Path,
         settings: IndexSettings,

@@ -235,6 +235,22 @@ fn garble(at: &Path) {
     }
 }
 
+/// No rebuild makes them anew, so that whoever has to do something is told which files it is about.
+#[tokio::test]
+async fn kept_dead_letters_that_are_damaged_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let world = World::new();
+    drop(open(directory.path(), &world).await);
+    let kept = directory.path().join("kept");
+    garble(&kept);
+    let clock = ManualClock::at_unix_ms(BEGIN_UNIX_MS);
+    let opened = RunIndex::open(directory.path(), settings(), world.ledger(), Arc::clone(&clock) as _).await;
+    let told = opened.unwrap_err().to_string();
+    assert!(told.contains(&format!("move {} away", kept.display())), "{told}");
+    fs::remove_dir_all(&kept).unwrap();
+    RunIndex::open(directory.path(), settings(), world.ledger(), clock).await.unwrap();
+}
+
 #[tokio::test]
 async fn one_process_at_a_time() {
     let directory = tempfile::tempdir().unwrap();

@@ -60,6 +60,10 @@ pub(super) fn read(error: ReadError) -> No {
 pub(super) fn index(error: IndexError) -> No {
     match error {
         IndexError::Cursor => No::Malformed(vec![DocumentFault::new("?after", "is no place that an answer named")]),
+        IndexError::Kept { .. } => {
+            tracing::error!(%error, "the index of runs does not answer");
+            No::Internal
+        }
         IndexError::Tenant { .. } | IndexError::Damaged(_) => {
             tracing::error!(%error, "the index of runs does not answer; `tidegate runs rebuild` makes it anew");
             No::Internal
