@@ -79,6 +79,8 @@ pub(crate) struct Live {
 /// What was seen at the last look.
 #[derive(Debug, Default)]
 struct Figures {
+    /// Of the ledger's index nobody knows what is in it: it has to be opened anew.
+    is_lost: AtomicBool,
     index_lag_ms: AtomicU64,
     open_runs: AtomicU64,
     ledger_bytes: AtomicU64,
@@ -302,9 +304,13 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 impl Tasks {
-    /// Performs runs until `stop` says true, and then until the turns under way have ended or their time is up.
+    /// Performs runs until `stop` says true or the ledger has to be opened anew, and then until the turns under way have
+    /// ended or their time is up.
     pub(super) async fn run(self, live: &Arc<Live>, ages: Ages, stop: watch::Receiver<bool>) {
         let mut beside = JoinSet::new();
+        let (over, is_over) = watch::channel(false);
+        beside.spawn(keep_watch(Arc::clone(live), stop, over));
+        let stop = is_over;
         beside.spawn(keep_looking(Arc::clone(live)));
         beside.spawn(keep_retaining(Arc::clone(live), ages));
         let admission = self.admission.map(|admission| tokio::spawn(admission.run(stop.clone())));
@@ -389,6 +395,7 @@ impl Live {
                     faults.push(format!("runner: the {name} is damaged in {} places", journal.damaged));
                 }
             }
+            self.seen.is_lost.store(stat.index_failed.is_some(), Ordering::Relaxed);
             faults.extend(stat.index_failed.map(|why| format!("runner: the ledger's index has failed: {why}")));
             *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
         }
@@ -418,6 +425,20 @@ fn segments(stat: &eventlog::segment::Stat) -> Value {
         "damaged": stat.damaged,
         "unavailable": stat.unavailable.as_deref(),
     })
+}
+
+/// Says that it is over: somebody stops the runner, or it goes on only with a ledger that is opened anew.
+async fn keep_watch(live: Arc<Live>, mut stop: watch::Receiver<bool>, over: watch::Sender<bool>) {
+    let is_lost = async {
+        while !live.seen.is_lost.load(Ordering::Relaxed) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = is_lost => {}
+    }
+    over.send_replace(true);
 }
 
 async fn keep_looking(live: Arc<Live>) {

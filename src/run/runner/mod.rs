@@ -342,9 +342,15 @@ async fn keep_open(
                 *closed.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 live.store(Some(Arc::clone(&open)));
                 tracing::info!("runs are performed");
-                tasks.run(&open, ages, stop).await;
+                tasks.run(&open, ages, stop.clone()).await;
                 live.store(None);
-                return;
+                if *stop.borrow() {
+                    return;
+                }
+                // A disk that was full is the usual reason, and what was not written is read again from the journal.
+                let fault = "the ledger's index has failed, and is opened anew";
+                tracing::error!("no runs are performed: {fault}");
+                *closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault.to_owned());
             }
             Err(fault) => {
                 let mut told = closed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,6 +4,7 @@ mod a_cancellation_reaches_a_call_under_way;
 mod a_connection_that_died_waits_for_somebody;
 mod a_deadline_ends_a_run_by_name;
 mod a_delivery_becomes_a_run_and_a_history;
+mod a_full_disk_is_got_over;
 mod a_node_is_asked_for_again;
 mod an_ambiguous_effect_waits_for_a_choice;
 mod an_endpoint_that_is_not_there_is_warned_of;

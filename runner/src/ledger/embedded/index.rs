@@ -50,10 +50,12 @@ pub(super) enum Recalled {
 
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    #[error("the ledger's index: {0}. It is made anew from the journals if its directory is removed")]
+    #[error("the ledger's index: {0}. It is made anew from the journals if its directory is moved away")]
     Store(#[from] fjall::Error),
     /// Its own files are whole, and it has something that this version does not write.
-    #[error("the ledger's index has an entry of {0} that does not read. It is made anew if its directory is removed")]
+    #[error(
+        "the ledger's index has an entry of {0} that does not read. It is made anew if its directory is moved away"
+    )]
     Entry(&'static str),
 }
 
