@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/tidegate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run build install test lint unit e2e fmt fuzz-smoke deny torture quota-soak bench-ingest bench-ingest-history bench-egress bench-quota clean
+.PHONY: help setup run build install test lint unit e2e fmt fuzz-smoke deny torture quota-soak bench-ingest bench-ingest-history bench-egress bench-quota bench-runner clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -103,6 +103,12 @@ bench-quota: setup ## quota: held blocks, memory, Redis beside a question for ea
 	$(CARGO) build --release --locked -p tidegate-bench --bin bench-quota
 	$(or $(CARGO_TARGET_DIR),target)/release/bench-quota run --seconds $(or $(SECONDS),10) --rounds $(or $(ROUNDS),3) \
 	  --seeds $(or $(SEEDS),5) $(if $(ONLY),--only $(ONLY))
+
+bench-runner: setup ## the runner: steps, end to end, beside Restate, parked runs, neighbours, history (SECONDS=3 ROUNDS=1: quick; ONLY=noop,parked; HISTORY=10000000)
+	@deploy/setup.sh bench bench-egress
+	$(CARGO) build --release --locked -p tidegate -p tidegate-bench
+	$(or $(CARGO_TARGET_DIR),target)/release/bench-runner run --seconds $(or $(SECONDS),10) --rounds $(or $(ROUNDS),3) \
+	  $(if $(ONLY),--only $(ONLY)) $(if $(HISTORY),--history $(HISTORY))
 
 BENCH_INGEST = $(or $(CARGO_TARGET_DIR),target)/release/bench-ingest --seconds $(or $(SECONDS),20) --rounds $(or $(ROUNDS),3)
 

@@ -85,13 +85,14 @@ pub fn raise_files() -> Result<()> {
 
 /// The origin, in a process of its own.
 #[derive(Debug)]
-struct Origin {
-    places: Places,
+pub(crate) struct Origin {
+    pub(crate) places: Places,
     child: Child,
 }
 
 impl Origin {
-    fn start(this: &Path, scratch: &Path, threads: usize) -> Result<Self> {
+    /// `this` is the program of these benchmarks.
+    pub(crate) fn start(this: &Path, scratch: &Path, threads: usize) -> Result<Self> {
         let data = fresh(scratch, "origin")?;
         let log = data.join("output.log");
         let mut command = program(this);

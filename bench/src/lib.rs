@@ -12,8 +12,11 @@ pub mod peers;
 pub mod process;
 pub mod quota;
 pub mod report;
+pub mod runner;
 pub mod server;
 pub mod syncs;
 
 /// Whatever goes wrong in a benchmark ends it with a sentence.
-pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -145,7 +145,7 @@ fn held_rows(bench: &Bench) -> Result<Vec<held::Row>> {
 }
 
 /// Runs this program with these arguments and reads what it prints.
-fn child<T: DeserializeOwned>(this: &Path, arguments: &[&str]) -> Result<T> {
+pub(crate) fn child<T: DeserializeOwned>(this: &Path, arguments: &[&str]) -> Result<T> {
     let output = Command::new(this).args(arguments).stderr(std::process::Stdio::inherit()).output()?;
     if !output.status.success() {
         return Err(format!("{arguments:?}: {}", output.status).into());
@@ -154,19 +154,19 @@ fn child<T: DeserializeOwned>(this: &Path, arguments: &[&str]) -> Result<T> {
 }
 
 /// What others take of the machine while something is measured.
-struct Noise {
+pub(crate) struct Noise {
     began: Instant,
     machine: f64,
     ours: f64,
 }
 
 impl Noise {
-    fn begin() -> Result<Self> {
+    pub(crate) fn begin() -> Result<Self> {
         Ok(Self { began: Instant::now(), machine: process::machine_cpu_seconds()?, ours: ours()? })
     }
 
     /// In processors, on average.
-    fn end(&self) -> Result<f64> {
+    pub(crate) fn end(&self) -> Result<f64> {
         let machine = process::machine_cpu_seconds()? - self.machine;
         Ok(((machine - (ours()? - self.ours)) / self.began.elapsed().as_secs_f64()).max(0.0))
     }

@@ -59,6 +59,11 @@ impl Server {
         self.child.id()
     }
 
+    /// It and what it needs beside itself.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        std::iter::once(self.pid()).chain(self.helpers.iter().map(|helper| helper.0.id()))
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) -> Result<()> {
         Ok(rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)?)
     }
@@ -128,7 +133,7 @@ pub fn free_port() -> Result<SocketAddr> {
 }
 
 /// Waits until `path` answers 2xx; says where to look if it does not, or if the server is gone before.
-fn wait_ready(child: &mut Child, address: SocketAddr, path: &str, log: &Path) -> Result<Duration> {
+pub(crate) fn wait_ready(child: &mut Child, address: SocketAddr, path: &str, log: &Path) -> Result<Duration> {
     let began = Instant::now();
     while began.elapsed() < READY {
         if let Ok((200..300, _)) = http(address, "GET", path, "") {

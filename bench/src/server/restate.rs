@@ -17,12 +17,35 @@ const bench = restate.service({ name: "bench", handlers: { hook: async (_context
 restate.serve({ services: [bench], port: Number(process.argv[2]) });
 "#;
 
+/// Three durable steps that do nothing but give 200 bytes.
+const WORKFLOW: &str = r#"import * as restate from "@restatedev/restate-sdk";
+
+const text = "o".repeat(200);
+const bench = restate.service({ name: "bench", handlers: { flow: async (context, _event) => {
+  await context.run("reserve", () => ({ id: text }));
+  await context.run("charge", () => ({ id: text }));
+  await context.run("notify", () => ({ id: text }));
+  return "done";
+} } });
+restate.serve({ services: [bench], port: Number(process.argv[2]) });
+"#;
+
 /// `modules` is the directory of npm that holds the server and the SDK.
 pub fn start(modules: &Path, scratch: &Path) -> Result<Server> {
+    start_with(modules, scratch, HANDLER, "/bench/hook/send", "[worker.invoker]\nconcurrent-invocations-limit = 8\n")
+}
+
+/// The same with a workflow of three steps, whose requests are answered when it is over; as many handlers at a time as
+/// Restate itself sees fit.
+pub fn start_workflow(modules: &Path, scratch: &Path) -> Result<Server> {
+    start_with(modules, scratch, WORKFLOW, "/bench/flow", "")
+}
+
+fn start_with(modules: &Path, scratch: &Path, handler: &str, path: &str, settings: &str) -> Result<Server> {
     let data = fresh(scratch, "restate")?;
     let (ingress, admin, fabric, service) = (free_port()?, free_port()?, free_port()?, free_port()?);
     // ES modules are looked for beside the script.
-    fs::write(modules.join("handler.mjs"), HANDLER)?;
+    fs::write(modules.join("handler.mjs"), handler)?;
     let node = Helper(spawn(
         program("node").arg("handler.mjs").arg(service.port().to_string()).current_dir(modules),
         &data.join("handler.log"),
@@ -31,8 +54,7 @@ pub fn start(modules: &Path, scratch: &Path) -> Result<Server> {
         data.join("restate.toml"),
         format!(
             "disable-telemetry = true\nlisten-mode = \"tcp\"\nbind-address = \"{fabric}\"\n\
-             [ingress]\nbind-address = \"{ingress}\"\n[admin]\nbind-address = \"{admin}\"\ndisable-web-ui = true\n\
-             [worker.invoker]\nconcurrent-invocations-limit = 8\n"
+             [ingress]\nbind-address = \"{ingress}\"\n[admin]\nbind-address = \"{admin}\"\ndisable-web-ui = true\n{settings}"
         ),
     )?;
     let log = data.join("output.log");
@@ -50,13 +72,13 @@ pub fn start(modules: &Path, scratch: &Path) -> Result<Server> {
     let server = Server {
         kind: Kind::Restate,
         address: ingress,
-        targets: vec![Target { path: "/bench/hook/send".into(), secret: "unused".into() }],
+        targets: vec![Target { path: path.into(), secret: "unused".into() }],
         data,
         ready_after,
         child,
         helpers: vec![node],
     };
-    register(&server, admin, service.port())?;
+    register(&server, path, admin, service.port())?;
     Ok(server)
 }
 
@@ -73,13 +95,13 @@ fn package() -> &'static str {
     if cfg!(target_arch = "aarch64") { "restate-server-linux-arm64" } else { "restate-server-linux-x64" }
 }
 
-fn register(server: &Server, admin: std::net::SocketAddr, port: u16) -> Result<()> {
+fn register(server: &Server, path: &str, admin: std::net::SocketAddr, port: u16) -> Result<()> {
     let end = Instant::now() + Duration::from_mins(1);
     let mut last = String::from("nobody answered");
     // The node takes part in its own cluster a moment after it is healthy, and node.js needs one to listen.
     while Instant::now() < end {
         match http(admin, "POST", "/deployments", &format!("{{\"uri\":\"http://127.0.0.1:{port}\"}}")) {
-            Ok((200..300, _)) => match http(server.address, "POST", "/bench/hook/send", "{}") {
+            Ok((200..300, _)) => match http(server.address, "POST", path, "{}") {
                 Ok((200..300, _)) => return Ok(()),
                 Ok((status, body)) => last = format!("send: {status} {body}"),
                 Err(error) => last = error.to_string(),

@@ -83,7 +83,7 @@ fn write_tenant(data: &Path, places: &Places) -> Result<()> {
 }
 
 /// Makes a key, and what the appliance's file says of it.
-fn keygen(binary: &Path, key: &Path) -> Result<String> {
+pub(crate) fn keygen(binary: &Path, key: &Path) -> Result<String> {
     said(Command::new(binary).args(["grant", "keygen", "--out"]).arg(key))?;
     let public = key.with_extension("pub.pem");
     let text = said(Command::new("openssl").args(["pkey", "-pubout", "-in"]).arg(key))?;
@@ -102,7 +102,7 @@ fn grant(binary: &Path, config: &Path) -> Result<String> {
     Ok(said(&mut command)?.trim().to_owned())
 }
 
-fn said(command: &mut Command) -> Result<String> {
+pub(crate) fn said(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr).into_owned();
