@@ -32,15 +32,12 @@ impl DeadLetters {
     pub(super) fn open(directory: &Path) -> Result<Self, IndexError> {
         let path = directory.join("kept");
         let opened = std::panic::catch_unwind(|| Self::open_unguarded(&path));
-        opened.unwrap_or_else(|_| Err(IndexError::Damaged("its files are not as they were left".into()))).map_err(
-            |fault| {
-                match fault {
-                    // No rebuild makes these anew, and whoever is to do something has to know which files they are.
-                    IndexError::Damaged(why) => IndexError::Kept { at: path.display().to_string().into(), why },
-                    other => other,
-                }
-            },
-        )
+        let opened = opened.unwrap_or_else(|_| Err(IndexError::Damaged("its files are not as they were left".into())));
+        // No rebuild makes these anew, and whoever is to do something has to know which files they are.
+        if let Err(IndexError::Damaged(why)) = opened {
+            return Err(IndexError::Kept { at: path.display().to_string().into(), why });
+        }
+        opened
     }
 
     fn open_unguarded(path: &Path) -> Result<Self, IndexError> {
