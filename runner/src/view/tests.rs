@@ -394,7 +394,7 @@ async fn a_connection_that_was_dead_before_it_was_called_is_named_and_so_is_what
     let view = Run::new([made::lease(1, "one", 1_000), decided(), park]).view().await;
     assert!(view.summary.starts_with("The authentication of connection conn_stripe"), "{}", view.summary);
     let text = draw_for(&view, &TenantId::parse("acme").unwrap());
-    let wanted = "\n    connect conn_stripe anew, and then\n    tidegate runs reconnected --tenant acme conn_stripe\n";
+    let wanted = "\n    connect conn_stripe anew\n    tidegate runs reconnected --tenant acme conn_stripe\n";
     assert!(text.contains(wanted), "{text}");
 }
 
