@@ -94,7 +94,12 @@ pub(in crate::cli) fn refused(said: &RunnerSaid, json: bool, shell: &mut Shell<'
     if json {
         return shell.out.json(&said.body);
     }
-    let detail = text("detail").map(|detail| format!(" {detail}")).unwrap_or_default();
+    // The API's word for it is no option of a command.
+    let in_options = |detail: String| match said.body["code"].as_str() {
+        Some("confirmation-needed") => detail.replace("confirmDuplicates", "--accept-duplicates"),
+        _ => detail,
+    };
+    let detail = text("detail").map(|detail| format!(" {}", in_options(detail))).unwrap_or_default();
     shell.out.line(format_args!("{title}{detail}"))?;
     for fault in said.body["faults"].as_array().into_iter().flatten() {
         let part = |key: &str| fault[key].as_str().map(safe).unwrap_or_default();

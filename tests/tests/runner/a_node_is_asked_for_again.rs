@@ -26,6 +26,10 @@ async fn with_another_input() {
     let input = json!({ "method": "POST", "path": "/keyed/send", "body": { "to": "somebody" } });
     let no = runs.ask("acme", "POST", &path, Some(&json!({ "input": input })), 409).await;
     assert_eq!(no["code"], "confirmation-needed");
+    let said = runs.node.cli(&["runs", "rerun", "--tenant", "acme", "--node", "send", &execution]);
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert_eq!(said.status.code(), Some(1));
+    assert!(text.contains("--accept-duplicates") && !text.contains("confirmDuplicates"), "its own option: {text}");
     let body = json!({ "input": input, "confirmDuplicates": true });
     let again = runs.ask("acme", "POST", &path, Some(&body), 202).await;
     assert_eq!(again["logicalAttempt"], 2);
