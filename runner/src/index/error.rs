@@ -20,6 +20,9 @@ pub enum IndexError {
     Kept { at: Box<str>, why: Box<str> },
     #[error("the index cannot be read or written: {0}")]
     Unavailable(Box<str>),
+    /// It takes nothing more until it is opened anew, also where there is room again.
+    #[error("the index cannot be written any more: an earlier write failed")]
+    Poisoned,
     /// The text is no place in a list.
     #[error("the cursor is none of ours")]
     Cursor,
@@ -41,7 +44,7 @@ impl From<fjall::Error> for IndexError {
         match fault {
             fjall::Error::Locked => Self::Locked,
             fjall::Error::Io(fault) | fjall::Error::Storage(fjall::LsmError::Io(fault)) => fault.into(),
-            fjall::Error::Poisoned => Self::Unavailable("an earlier write failed".into()),
+            fjall::Error::Poisoned => Self::Poisoned,
             fjall::Error::KeyspaceDeleted => Self::Unavailable("its period was dropped meanwhile".into()),
             other => Self::Damaged(other.to_string().into()),
         }

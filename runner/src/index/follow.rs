@@ -352,6 +352,7 @@ fn is_for_good(fault: &IndexError) -> bool {
         | IndexError::Kept { .. }
         | IndexError::Ledger(ReadError::Tenant { .. } | ReadError::Damaged(_)) => true,
         IndexError::Unavailable(_)
+        | IndexError::Poisoned
         | IndexError::Ledger(ReadError::Unavailable(_) | ReadError::Trimmed)
         | IndexError::Cursor
         | IndexError::Locked

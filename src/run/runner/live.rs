@@ -15,7 +15,7 @@ use runner::automation::{CompiledAutomations, DefinitionStore, EmbeddedDefinitio
 use runner::call::egress::{EgressCaller, EgressSettings};
 use runner::connector::{Connectors, FromConfig};
 use runner::engine::{Acts, Automations, Engine, Events, Payloads, Ports};
-use runner::index::{Following, IndexSettings, RunIndex};
+use runner::index::{Following, IndexError, IndexSettings, RunIndex};
 use runner::ledger::embedded::{self, Ages, EmbeddedLedger};
 use runner::ledger::payloads::{self, PayloadDirectory, PayloadStore};
 use runner::ledger::{BoxFuture, LedgerStore};
@@ -79,7 +79,7 @@ pub(crate) struct Live {
 /// What was seen at the last look.
 #[derive(Debug, Default)]
 struct Figures {
-    /// Of the ledger's index nobody knows what is in it: it has to be opened anew.
+    /// Nobody knows what is in the ledger's index, or that of runs takes nothing more: they have to be opened anew.
     is_lost: AtomicBool,
     index_lag_ms: AtomicU64,
     open_runs: AtomicU64,
@@ -304,7 +304,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 impl Tasks {
-    /// Performs runs until `stop` says true or the ledger has to be opened anew, and then until the turns under way have
+    /// Performs runs until `stop` says true or an index has to be opened anew, and then until the turns under way have
     /// ended or their time is up.
     pub(super) async fn run(self, live: &Arc<Live>, ages: Ages, stop: watch::Receiver<bool>) {
         let mut beside = JoinSet::new();
@@ -395,7 +395,8 @@ impl Live {
                     faults.push(format!("runner: the {name} is damaged in {} places", journal.damaged));
                 }
             }
-            self.seen.is_lost.store(stat.index_failed.is_some(), Ordering::Relaxed);
+            let is_poisoned = *self.index.following().borrow() == Following::Failing(IndexError::Poisoned);
+            self.seen.is_lost.store(is_poisoned || stat.index_failed.is_some(), Ordering::Relaxed);
             faults.extend(stat.index_failed.map(|why| format!("runner: the ledger's index has failed: {why}")));
             *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
         }
@@ -427,7 +428,7 @@ fn segments(stat: &eventlog::segment::Stat) -> Value {
     })
 }
 
-/// Says that it is over: somebody stops the runner, or it goes on only with a ledger that is opened anew.
+/// Says that it is over: somebody stops the runner, or it goes on only with what is opened anew.
 async fn keep_watch(live: Arc<Live>, mut stop: watch::Receiver<bool>, over: watch::Sender<bool>) {
     let is_lost = async {
         while !live.seen.is_lost.load(Ordering::Relaxed) {

@@ -348,7 +348,7 @@ async fn keep_open(
                     return;
                 }
                 // A disk that was full is the usual reason, and what was not written is read again from the journal.
-                let fault = "the ledger's index has failed, and is opened anew";
+                let fault = "an index could not be written, and is opened anew";
                 tracing::error!("no runs are performed: {fault}");
                 *closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault.to_owned());
             }

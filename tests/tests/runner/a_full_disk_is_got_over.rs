@@ -4,7 +4,7 @@ use tidegate_tests::disk::SmallDisk;
 use tidegate_tests::eventually;
 use tidegate_tests::runs::Runs;
 
-/// A full disk fails the ledger's index, of which then nobody knows what is in it. With room again the ledger is opened anew,
+/// A full disk fails the indexes of ledger and runs, which then take nothing more. With room again they are opened anew,
 /// without a restart, and no run is lost and none done twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_restart() {
@@ -44,7 +44,7 @@ async fn without_a_restart() {
     for execution in &executions {
         runs.once("acme", execution, &["succeeded"]).await;
     }
-    let happened = runs.provider.effects_by("/keyed");
+    let happened = runs.provider.effects_by("/order");
     assert_eq!(happened.len(), executions.len());
     assert!(happened.values().all(|count| *count == 1), "{happened:?}");
 }

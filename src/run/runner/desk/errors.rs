@@ -70,7 +70,7 @@ pub(super) fn index(error: IndexError) -> No {
         }
         IndexError::Ledger(error) => read(error),
         IndexError::Unavailable(why) => No::Unavailable(why),
-        IndexError::Locked | IndexError::Closed => No::Unavailable(error.to_string().into()),
+        IndexError::Poisoned | IndexError::Locked | IndexError::Closed => No::Unavailable(error.to_string().into()),
     }
 }
 
