@@ -56,7 +56,7 @@ async fn what_an_endpoint_begins_is_what_the_last_versions_say_also_of_an_index_
             std::fs::remove_dir_all(directory.path().join("index")).unwrap();
         }
         let (store, opened) = EmbeddedDefinitions::open(&settings, Arc::clone(&clock)).unwrap();
-        assert_eq!(opened.is_rebuilt, version.get() % 2 == 0);
+        assert!(version.get() % 2 == 1 || opened.read >= u64::from(version.get()), "{opened:?}");
         let begins = store.triggered_by(&acme(), &endpoint).await.unwrap();
         let wanted = if is_enabled { vec![(id, version)] } else { Vec::new() };
         assert_eq!(begins, wanted, "version {version}");

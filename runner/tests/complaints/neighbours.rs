@@ -65,7 +65,8 @@ async fn tenants_share_the_slots_evenly_without_anybody_having_set_anything() {
         *shares.entry(made.tenant).or_default() += 1;
     }
     let all: usize = shares.values().sum();
-    assert!(all > 280, "no slot stands empty: {shares:?}");
+    // One of the eight is for whoever has none.
+    assert!(all > 270, "no other slot stands empty: {shares:?}");
     for of in &tenants[1..] {
         assert!(shares[*of] * 100 >= all * 22, "{shares:?}");
     }

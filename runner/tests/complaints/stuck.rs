@@ -204,12 +204,14 @@ async fn evidence_that_comes_late_wakes_the_run_that_waits_for_it() {
     // It has taken the run.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let other = Process::start(&world, "other", Fleet::Shared).await;
+    let third = Process::start(&world, "third", Fleet::Shared).await;
     other.once(&world, run, RunStatus::NeedsAttention).await;
     assert_eq!(slow.await.unwrap(), Ended::Fenced);
     let began = tokio::time::Instant::now();
     other.once(&world, run, RunStatus::Succeeded).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(world.provider.called(), ["/a", "/b"]);
+    drop((other, third));
 }
 
 /// 22: all runs are stuck behind workers that are gone.
