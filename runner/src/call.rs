@@ -54,7 +54,8 @@ pub enum Reply {
     /// The provider answered. The body is cut at the caller's bound, and then says so.
     Response { status: u16, headers: Arc<http::HeaderMap>, body: Bytes, is_truncated: bool },
     /// Not now, and when: the provider, quota or a breaker says so.
-    Parked { release_unix_ms: u64, source: ParkSource },
+    /// The status is the provider's, where it answered: a 429 has done nothing, and a 503 may have.
+    Parked { release_unix_ms: u64, source: ParkSource, status: Option<u16> },
     /// Egress said no. The code is one of its refusals.
     Refused { code: Box<str>, detail: Box<str>, retry_after: Option<Duration> },
     /// No whole answer: the code is that of egress, or ours where egress itself could not be asked.

@@ -94,7 +94,7 @@ impl EgressCaller {
 
     async fn make(&self, call: &Call) -> Answer {
         if let Some(release_unix_ms) = self.budget.spent(call) {
-            return Answer::not_sent(Reply::Parked { release_unix_ms, source: super::ParkSource::Quota });
+            return Answer::not_sent(Reply::Parked { release_unix_ms, source: super::ParkSource::Quota, status: None });
         }
         let ends_at = Instant::now() + call.timeout;
         let mut again = true;

@@ -177,8 +177,13 @@ impl Bench {
     }
 
     pub(super) fn parked(&self, after_ms: u64, source: ParkSource) -> Answer {
+        self.parked_by(after_ms, source, 429)
+    }
+
+    pub(super) fn parked_by(&self, after_ms: u64, source: ParkSource, status: u16) -> Answer {
         let release_unix_ms = self.clock.unix_ms() + after_ms;
-        Answer { send_state: SendState::Response, correlation: None, reply: Reply::Parked { release_unix_ms, source } }
+        let reply = Reply::Parked { release_unix_ms, source, status: Some(status) };
+        Answer { send_state: SendState::Response, correlation: None, reply }
     }
 
     pub(super) fn a_turn(&self) -> Turn {

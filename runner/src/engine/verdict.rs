@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | nothing was sent | try again | try again | try again |
 //! | not now (a throttle, quota, a breaker) | put off | put off | put off |
+//! | not now, and a 5xx (503 with `Retry-After`) | try again | read back | ask |
 //! | a whole answer that the provider did not do it (4xx, `contended`) | by its class | by its class | by its class |
 //! | a whole answer that it failed (5xx), or one that nobody knows | try again | read back | ask |
 //! | sent, and no whole answer | try again | read back | ask |
@@ -94,7 +95,16 @@ pub fn judge(answer: &Answer, asked: &Asked<'_>, tried: &Tried) -> (Came, Provid
                 response(asked.action, *status, headers, body, tried, &mut provider)
             }
         }
-        Reply::Parked { release_unix_ms, source } => tried.put_off(*release_unix_ms, reason(*source)),
+        Reply::Parked { release_unix_ms, source, status } => {
+            provider.status = *status;
+            // Who answers 503 and says when may have done it all the same, as with any other 5xx. Until then egress lets no
+            // other try through, so that nothing is said of the time here.
+            if status.is_some_and(|status| status >= 500) && !tried.has_no_effect() {
+                tried.in_doubt("the provider failed, and says when to come again")
+            } else {
+                tried.put_off(*release_unix_ms, reason(*source))
+            }
+        }
         Reply::Refused { code, detail, retry_after } => refused(code, detail, *retry_after, answer.send_state, tried),
         Reply::Failed { code, detail } => failed(code, detail, answer.send_state, tried),
     };

@@ -194,6 +194,6 @@ pub(crate) fn failed(send_state: SendState, code: &str) -> Answer {
 
 /// The provider says when.
 pub(crate) fn not_before(release_unix_ms: u64) -> Answer {
-    let reply = Reply::Parked { release_unix_ms, source: ParkSource::Provider };
+    let reply = Reply::Parked { release_unix_ms, source: ParkSource::Provider, status: Some(429) };
     Answer { send_state: SendState::Response, correlation: None, reply }
 }

@@ -39,7 +39,10 @@ pub(super) fn read(parts: Parts, read: Read, now_unix_ms: u64) -> (Answer, Optio
         let reply = failed("egress-answer", &detail);
         return (Answer { send_state: SendState::SentNoResponse, correlation, reply }, left);
     };
-    let reply = if let Some(park) = park(&headers, now_unix_ms) {
+    let own = text(&headers, &PROVIDER_STATUS).and_then(|status| status.parse().ok());
+    let status = own.unwrap_or(parts.status.as_u16());
+    let answered = (send_state == SendState::Response).then_some(status);
+    let reply = if let Some(park) = park(&headers, answered, now_unix_ms) {
         park
     } else if let Some(code) = refusal(&headers) {
         let detail = read.ok().map(|(body, _)| title(&body)).unwrap_or_default();
@@ -50,11 +53,7 @@ pub(super) fn read(parts: Parts, read: Read, now_unix_ms: u64) -> (Answer, Optio
         }
     } else {
         match read {
-            Ok((body, is_truncated)) => {
-                let status = text(&headers, &PROVIDER_STATUS).and_then(|status| status.parse().ok());
-                let status = status.unwrap_or(parts.status.as_u16());
-                Reply::Response { status, headers: Arc::new(headers), body, is_truncated }
-            }
+            Ok((body, is_truncated)) => Reply::Response { status, headers: Arc::new(headers), body, is_truncated },
             Err((code, detail)) => failed(code, &detail),
         }
     };
@@ -76,7 +75,7 @@ fn send_state(headers: &HeaderMap) -> Option<SendState> {
 }
 
 /// `park; release=12.034; level=app; source=provider`: seconds from now, in thousandths.
-fn park(headers: &HeaderMap, now_unix_ms: u64) -> Option<Reply> {
+fn park(headers: &HeaderMap, status: Option<u16>, now_unix_ms: u64) -> Option<Reply> {
     let mut parts = text(headers, &OUTCOME)?.split(';').map(str::trim);
     if parts.next() != Some("park") {
         return None;
@@ -92,7 +91,8 @@ fn park(headers: &HeaderMap, now_unix_ms: u64) -> Option<Reply> {
     }
     let release_ms =
         release_ms.or_else(|| Some(u64::try_from(retry_after(headers)?.as_millis()).unwrap_or(u64::MAX)))?;
-    Some(Reply::Parked { release_unix_ms: now_unix_ms.saturating_add(release_ms.min(RELEASE_MS_MAX)), source })
+    let release_unix_ms = now_unix_ms.saturating_add(release_ms.min(RELEASE_MS_MAX));
+    Some(Reply::Parked { release_unix_ms, source, status })
 }
 
 fn thousandths(seconds: &str) -> Option<u64> {

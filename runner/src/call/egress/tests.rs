@@ -247,7 +247,7 @@ async fn a_park_says_when_and_because_of_whom() {
         let bench = bench(vec![Next::Answer(429, fields, Bytes::from_static(b"slow down"))]);
         bench.caller.call(call()).await.reply
     };
-    let parked = |release_ms, source| Reply::Parked { release_unix_ms: NOW + release_ms, source };
+    let parked = |release_ms, source| Reply::Parked { release_unix_ms: NOW + release_ms, source, status: Some(429) };
     assert_eq!(of("park; release=12.034; level=app; source=provider").await, parked(12_034, ParkSource::Provider));
     assert_eq!(of("park; release=0.5; source=quota").await, parked(500, ParkSource::Quota));
     // What cannot be read is what `Retry-After` says.
@@ -305,7 +305,7 @@ async fn no_retry_is_made_while_none_is_left() {
     bench.caller.call(call()).await;
     let put_off = bench.caller.call(Call { attempt: 2, ..call() }).await;
     assert_eq!(put_off.send_state, SendState::NotSent);
-    assert_eq!(put_off.reply, Reply::Parked { release_unix_ms: NOW + 6_000, source: ParkSource::Quota });
+    assert_eq!(put_off.reply, Reply::Parked { release_unix_ms: NOW + 6_000, source: ParkSource::Quota, status: None });
     // First tries, and retries at other providers, are made.
     assert_eq!(code(&bench.caller.call(call()).await), "response");
     let other = ConnectionId::parse("conn_b").unwrap();

@@ -31,6 +31,18 @@ async fn a_park_spends_no_attempt_and_holds_no_worker() {
     assert_eq!(first, [(1, false), (1, true), (1, true)]);
 }
 
+/// A provider that fails and says when to come again may have done it before it failed.
+#[tokio::test(start_paused = true)]
+async fn a_failure_with_a_time_to_come_again_is_no_throttle_of_what_is_unsafe() {
+    let bench = bench().await;
+    bench.answers("a", [bench.parked_by(1_000, ParkSource::Provider, 503)]);
+    assert!(matches!(bench.turn().await, Ended::Parked { .. }));
+    assert_eq!((bench.state().status(), bench.called().len()), (RunStatus::NeedsAttention, 1));
+    let again = Bench::new(Graph::default().call("a", &[], "idempotent").build()).await;
+    again.answers("a", [again.parked_by(1_000, ParkSource::Provider, 503)]);
+    assert_eq!(again.to_the_end().await.status(), RunStatus::Succeeded);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_park_that_is_over_at_once_again_and_again_waits_longer_each_time() {
     let bench = bench().await;

@@ -15,7 +15,7 @@ use crate::call::{Answer, Call, Caller, ParkSource, Reply};
 use crate::ledger::{BoxFuture, SendState};
 
 /// Ways in which a call that is to have an effect can go, beside the good one.
-pub(super) const BEHAVIOURS: usize = 18;
+pub(super) const BEHAVIOURS: usize = 19;
 
 /// No effect comes later than so long after its call: what is read back then is the truth.
 const EFFECT_MS_MAX: u64 = 1_500;
@@ -77,8 +77,8 @@ impl Provider {
             6 => response(400, "no"),
             7 => response(401, "revoked"),
             8 => response(409, "locked"),
-            9 => self.parked(SendState::Response, ParkSource::Provider),
-            10 => self.parked(SendState::NotSent, ParkSource::Quota),
+            9 => self.parked(SendState::Response, ParkSource::Provider, Some(429)),
+            10 => self.parked(SendState::NotSent, ParkSource::Quota, None),
             11 => {
                 effect();
                 later(40_000).await;
@@ -109,6 +109,10 @@ impl Provider {
                 later(5_000).await;
                 response(400, "slow")
             }
+            19 => {
+                effect();
+                self.parked(SendState::Response, ParkSource::Provider, Some(503))
+            }
             _ => {
                 later(3).await;
                 effect();
@@ -125,14 +129,14 @@ impl Provider {
             2 => response(200, "maybe"),
             3 => failed(SendState::SentNoResponse, "response-timeout"),
             4 => response(401, "revoked"),
-            5 => self.parked(SendState::Response, ParkSource::Provider),
+            5 => self.parked(SendState::Response, ParkSource::Provider, Some(429)),
             _ => response(200, if lock(&self.effects).contains_key(key) { "yes" } else { "no" }),
         }
     }
 
-    fn parked(&self, send_state: SendState, source: ParkSource) -> Answer {
+    fn parked(&self, send_state: SendState, source: ParkSource, status: Option<u16>) -> Answer {
         let release_unix_ms = self.clock.unix_ms() + self.choices.millis();
-        Answer { send_state, correlation: None, reply: Reply::Parked { release_unix_ms, source } }
+        Answer { send_state, correlation: None, reply: Reply::Parked { release_unix_ms, source, status } }
     }
 }
 
