@@ -5,7 +5,7 @@ CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
 # Ledgers and definitions in memory, which tests of the runner stand on.
-TEST_FEATURES := --features tidegate-runner/test-util
+TEST_FEATURES := --features tidegate-runner/test-util,tidegate-runner/postgres
 
 PREFIX ?= /usr/local
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/tidegate

@@ -188,32 +188,6 @@ async fn a_failed_node_that_is_asked_for_again_is_done_at_once() {
     assert_eq!(world.provider.called(), ["/a", "/b", "/b", "/c"]);
 }
 
-/// 21: what it waits for has come, and nobody goes on with it.
-#[tokio::test(start_paused = true)]
-async fn evidence_that_comes_late_wakes_the_run_that_waits_for_it() {
-    let world = Arc::new(World::shared());
-    let run = world.run(&json!([call("a", "POST"), call("b", "POST")])).await;
-    let mut settings = Settings::new("slow");
-    settings.lease = Duration::from_secs(3);
-    let slow = Arc::new(Engine::new(world.ports(), settings));
-    world.memory.next(Fault::LateReply(Duration::from_secs(9)));
-    let slow = {
-        let world = Arc::clone(&world);
-        tokio::spawn(async move { world.turn(&slow, run).await })
-    };
-    // It has taken the run.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let other = Process::start(&world, "other", Fleet::Shared).await;
-    let third = Process::start(&world, "third", Fleet::Shared).await;
-    other.once(&world, run, RunStatus::NeedsAttention).await;
-    assert_eq!(slow.await.unwrap(), Ended::Fenced);
-    let began = tokio::time::Instant::now();
-    other.once(&world, run, RunStatus::Succeeded).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!(world.provider.called(), ["/a", "/b"]);
-    drop((other, third));
-}
-
 /// 22: all runs are stuck behind workers that are gone.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_crashes_gives_its_slot_back_and_its_run_is_gone_on_with() {
