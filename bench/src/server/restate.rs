@@ -20,6 +20,12 @@ restate.serve({ services: [bench], port: Number(process.argv[2]) });
 /// Three durable steps that do nothing but give 200 bytes.
 const WORKFLOW: &str = r#"import * as restate from "@restatedev/restate-sdk";
 
+// The SDK calls it, and node.js has it from 22 on.
+Promise.withResolvers ??= function () {
+  let resolve, reject;
+  const promise = new this((a, b) => { resolve = a; reject = b; });
+  return { promise, resolve, reject };
+};
 const text = "o".repeat(200);
 const bench = restate.service({ name: "bench", handlers: { flow: async (context, _event) => {
   await context.run("reserve", () => ({ id: text }));
