@@ -52,7 +52,7 @@ async fn what_an_endpoint_begins_is_what_the_last_versions_say_also_of_an_index_
         let version = Version::new(version).unwrap();
         store.put(draft.into_stored(acme(), id, version, 1, "ann")).await.unwrap();
         drop(store);
-        if version.get() % 2 == 0 {
+        if version.get().is_multiple_of(2) {
             std::fs::remove_dir_all(directory.path().join("index")).unwrap();
         }
         let (store, opened) = EmbeddedDefinitions::open(&settings, Arc::clone(&clock)).unwrap();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 use serde_json::Value;
 use tidegate_runner::call::{Answer, Call, Caller, ParkSource, Reply};
 use tidegate_runner::ids::RunId;
@@ -16,7 +16,6 @@ use tidegate_runner::ledger::{BoxFuture, SendState};
 pub(crate) struct Made {
     pub(crate) run: RunId,
     pub(crate) tenant: Box<str>,
-    pub(crate) method: Method,
     /// Its path.
     pub(crate) path: String,
     /// What stands in `Idempotency-Key`.
@@ -148,7 +147,6 @@ impl Caller for Door {
         let made = Made {
             run: call.run,
             tenant: call.tenant.as_str().into(),
-            method: call.method,
             path: path.clone(),
             key: key.map(|(_, value)| value.to_str().unwrap().to_owned()),
             headers: call.headers.iter().map(|(name, _)| name.as_str().to_owned()).collect(),

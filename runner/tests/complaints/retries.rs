@@ -75,7 +75,7 @@ async fn a_success_is_not_repeated_whatever_goes_wrong_behind_it() {
         let spoil = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
             world.payloads.is_full.store(name.starts_with("no room"), Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
             world.payloads.is_full.store(false, Ordering::SeqCst);
         };
         let (state, ()) = tokio::join!(world.to_the_end(&engine, run), spoil);

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use eventlog::EventLog;
 use serde_json::{Value, json};
-use tidegate_runner::engine::{Duplicate, Engine, Settings};
+use tidegate_runner::engine::{Duplicate, Engine};
 use tidegate_runner::index::RepairWhy;
-use tidegate_runner::ledger::memory::Fault;
 use tidegate_runner::ledger::{Body, Kept, ParkReason, RunStatus};
 use tidegate_runner::schedule::core::Limits;
 use tidegate_runner::schedule::{Ended, Queue};

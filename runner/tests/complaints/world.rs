@@ -210,7 +210,6 @@ impl Queue for NoQueue {
 /// What outlives a process, and what is outside of it.
 pub(crate) struct World {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) disk: MemoryLedgerStore,
     /// The ledger in memory, for its faults; what runs use is `ledger`.
     pub(crate) memory: Arc<MemoryLedger>,
     pub(crate) ledger: Arc<dyn LedgerStore>,
@@ -242,7 +241,7 @@ impl World {
 
     /// With a ledger that many processes share: a lease is another's until it lapses.
     pub(crate) fn shared() -> Self {
-        Self::over(|disk, clock| MemoryLedger::shared(disk, clock))
+        Self::over(MemoryLedger::shared)
     }
 
     fn over(open: impl FnOnce(&MemoryLedgerStore, Arc<dyn Clock>) -> MemoryLedger) -> Self {
@@ -263,7 +262,6 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let store = PayloadDirectory::open(directory.path().join("payloads"), Arc::clone(&clock)).unwrap();
         Self {
-            disk,
             ledger: Arc::<MemoryLedger>::clone(&memory),
             memory,
             definitions,
@@ -346,15 +344,12 @@ impl World {
         let draft = Draft::read(&document.to_string(), Format::Json)?;
         draft.check(&tenant, &*self.connectors)?;
         let known = self.definitions.by_name(&tenant, draft.name()).await.unwrap();
-        let (id, version) = match known {
-            Some(id) => {
-                let last = self.definitions.get(&tenant, id, None).await.unwrap().unwrap();
-                (id, last.version.checked_add(1).unwrap())
-            }
-            None => {
-                let hash = blake3::hash(format!("{of}/{}", draft.name()).as_bytes());
-                (AutomationId::from_bytes(hash.as_bytes()[..16].try_into().unwrap()), Version::MIN)
-            }
+        let (id, version) = if let Some(id) = known {
+            let last = self.definitions.get(&tenant, id, None).await.unwrap().unwrap();
+            (id, last.version.checked_add(1).unwrap())
+        } else {
+            let hash = blake3::hash(format!("{of}/{}", draft.name()).as_bytes());
+            (AutomationId::from_bytes(hash.as_bytes()[..16].try_into().unwrap()), Version::MIN)
         };
         let stored = draft.into_stored(tenant.clone(), id, version, self.clock.unix_ms(), "ann");
         self.definitions.put(stored).await.unwrap();
