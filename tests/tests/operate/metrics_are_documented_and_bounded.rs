@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use tidegate_tests::{Appliance, endpoint, tenant};
+use tidegate_tests::{Appliance, endpoint, eventually, tenant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_documented_and_bounded() {
@@ -12,6 +12,8 @@ async fn metrics_are_documented_and_bounded() {
     let sender = node.sender("wh_1");
     sender.deliver("{}").await.event_id();
     sender.clone().with_secret("x").deliver("{}").await.refusal();
+    // It has no label, and is there once there is a rate.
+    eventually!(node.metrics().await.families.contains_key("tidegate_log_days_left"));
     let before = node.metrics().await;
     assert!(before.families.keys().all(|name| name.starts_with("tidegate_")), "{:?}", before.families);
     let unexplained: Vec<_> = before.families.keys().filter(|name| !before.helped.contains(*name)).collect();
