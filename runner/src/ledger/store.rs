@@ -27,7 +27,8 @@ pub trait LedgerStore: Send + Sync + fmt::Debug {
     fn read(&self, tenant: &TenantId, run: RunId) -> BoxFuture<'static, Result<Vec<Record>, ReadError>>;
 
     /// Records of all runs in an order in which each run's own are in sequence, from a place on; at most `max` of them, and
-    /// none at the durable end. What projections are made of. `TailPosition::START` is the oldest that is left.
+    /// none at the durable end. Fewer than `max` only at that end, or where their payloads are more than 1 MiB: that is how
+    /// a follower tells that it has caught up. What projections are made of. `TailPosition::START` is the oldest that is left.
     fn tail(&self, from: TailPosition, max: usize) -> BoxFuture<'static, Result<Tail, ReadError>>;
 
     /// Changes when something more is durable.
