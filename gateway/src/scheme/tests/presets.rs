@@ -63,7 +63,7 @@ fn the_required_presets_are_there() {
     ] {
         preset(name);
     }
-    assert!(PRESETS.len() >= 100, "{}", PRESETS.len());
+    assert!(PRESETS.len() >= 150, "{}", PRESETS.len());
     let published = PRESETS.iter().filter(|scheme| {
         scheme.declaration().known_answers.iter().any(|answer| answer.evidence == Evidence::Published)
     });
