@@ -51,8 +51,8 @@ pub struct Answer {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// The provider answered. The body is cut at the caller's bound, and then says so.
-    Response { status: u16, headers: Arc<http::HeaderMap>, body: Bytes, is_truncated: bool },
+    /// The provider answered. Of a body that is longer than the caller's bound this is the beginning, and `cut` says of what.
+    Response { status: u16, headers: Arc<http::HeaderMap>, body: Bytes, cut: Option<Cut> },
     /// Not now, and when: the provider, quota or a breaker says so.
     /// The status is the provider's, where it answered: a 429 has done nothing, and a 503 may have.
     Parked { release_unix_ms: u64, source: ParkSource, status: Option<u16> },
@@ -60,6 +60,17 @@ pub enum Reply {
     Refused { code: Box<str>, detail: Box<str>, retry_after: Option<Duration> },
     /// No whole answer: the code is that of egress, or ours where egress itself could not be asked.
     Failed { code: Box<str>, detail: Box<str> },
+}
+
+/// What is known of a body of which only the beginning is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// Its length, or as much of it as was read.
+    pub bytes: u64,
+    /// BLAKE3 of so much of it.
+    pub digest: [u8; 32],
+    /// It was read to its end: length and digest are those of the original.
+    pub is_whole: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -77,6 +77,8 @@ classes! {
     PlanLimit = 21, "plan-limit", Stop, "The account's plan or balance does not allow it.", "Change the plan or the balance at the provider, then re-run the node.";
     /// 207, or a batch of which some entries were refused.
     PartlyDone = 22, "partly-done", Stop, "Part of it was done, and the rest was refused.", "The message says which part; do that part alone again, since a re-run of the whole node repeats what was done.";
+    /// A success by its status that the connector's rules may call a failure by its body, of which only the beginning is kept.
+    AnswerTooLarge = 23, "answer-too-large", Stop, "The answer is larger than is kept, and its connector tells success from failure by all of it.", "Ask the provider for less at a time. Whether it has done what it was asked for, look there.";
     /// 401 and the provider's codes for a dead credential.
     AuthenticationExpired = 32, "authentication-expired", Reconnect, "The connection's authentication is no longer good.", "Connect the account anew; the run goes on by itself then.";
     /// Egress refused it: a rule, a switch, a grant.
@@ -106,7 +108,10 @@ impl FailureClass {
     /// on the way, or nobody knows what its answer means. Any other answer is the provider's word that nothing was done,
     /// or of [`FailureClass::PartlyDone`] that something was.
     pub fn leaves_doubt(self) -> bool {
-        matches!(self, Self::ProviderUnavailable | Self::Timeout | Self::BrokenAnswer | Self::Unclassified)
+        matches!(
+            self,
+            Self::ProviderUnavailable | Self::Timeout | Self::BrokenAnswer | Self::AnswerTooLarge | Self::Unclassified
+        )
     }
 
     /// The class that a record has the number of.
@@ -208,7 +213,9 @@ mod tests {
     #[test]
     fn what_leaves_doubt_is_no_refusal() {
         for class in FailureClass::ALL.iter().filter(|class| class.leaves_doubt()) {
-            assert!(class.remedy() == Remedy::Retry || *class == FailureClass::Unclassified, "{class:?}");
+            // Two are answers that would be the same again, and are no word that nothing was done either.
+            let is_unread = matches!(class, FailureClass::Unclassified | FailureClass::AnswerTooLarge);
+            assert!(class.remedy() == Remedy::Retry || is_unread, "{class:?}");
         }
         assert!(!FailureClass::Unreachable.leaves_doubt() && !FailureClass::ContendedProvider.leaves_doubt());
     }

@@ -45,12 +45,7 @@ impl Caller for Provider {
             Answer {
                 send_state: SendState::Response,
                 correlation: None,
-                reply: Reply::Response {
-                    status: 200,
-                    headers: Arc::new(headers),
-                    body: self.body.clone(),
-                    is_truncated: false,
-                },
+                reply: Reply::Response { status: 200, headers: Arc::new(headers), body: self.body.clone(), cut: None },
             }
         })
     }

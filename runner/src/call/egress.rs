@@ -6,6 +6,7 @@
 //! handed over. An answer without `Tidegate-Send-State` is none of egress', whoever has given it, and proves nothing.
 
 mod answer;
+mod body;
 mod budget;
 mod grants;
 mod pool;
@@ -14,12 +15,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use domain::{Clock, ConnectionId, TenantId};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderName, HeaderValue, Request, Uri};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::Full;
 use tokio::time::Instant;
 
 use super::{Answer, Call, Caller, Reply};
@@ -36,8 +36,14 @@ const ATTEMPT: HeaderName = HeaderName::from_static("tidegate-attempt");
 pub struct EgressSettings {
     /// What stands in `Host`: egress' own authority.
     pub authority: Box<str>,
-    /// Largest answer; what is beyond is cut off.
+    /// Largest answer that is kept whole. Of a longer one this is kept, and what is beyond is only counted and hashed, so
+    /// that its length and digest are those of the original.
     pub answer_bytes_max: usize,
+    /// So much of an answer is read at all; one that goes on then is not read to its end.
+    pub read_bytes_max: u64,
+    /// For reading what is beyond the part that is kept: the answer is known, and its step should not wait for what nobody
+    /// keeps.
+    pub beyond_for: Duration,
     /// Connections to egress, of all runs.
     pub connections_max: usize,
     /// Those of them that nobody uses.
@@ -51,6 +57,8 @@ impl EgressSettings {
         Self {
             authority: authority.into(),
             answer_bytes_max: 8 << 20,
+            read_bytes_max: 64 << 20,
+            beyond_for: Duration::from_secs(10),
             connections_max: 1_024,
             idle_max: 512,
             idle_for: Duration::from_secs(20),
@@ -127,13 +135,11 @@ impl EgressCaller {
             Err(_) => return Answer::sent(failed("egress-timeout", "no answer in time")),
         };
         let (parts, body) = response.into_parts();
-        let read = match tokio::time::timeout_at(ends_at, self.read(body)).await {
-            Ok(read) => read,
-            Err(_) => Err(("egress-timeout", "the answer did not end in time".to_owned())),
-        };
+        let read = body::read(body, &self.settings, ends_at).await;
+        let is_at_end = read.as_ref().is_ok_and(|(_, cut)| cut.is_none_or(|cut| cut.is_whole));
         let (answer, left) = answer::read(parts, read, self.clock.unix_ms());
         self.budget.heard(call, left);
-        if let Reply::Response { is_truncated: false, .. } | Reply::Parked { .. } = &answer.reply {
+        if is_at_end && matches!(answer.reply, Reply::Response { .. } | Reply::Parked { .. }) {
             self.pool.put_back(sender);
         }
         answer
@@ -179,20 +185,6 @@ impl EgressCaller {
             fields.insert(ATTEMPT, HeaderValue::from_static("after-park"));
         }
         Ok(request)
-    }
-
-    async fn read(&self, mut body: Incoming) -> Result<(Bytes, bool), (&'static str, String)> {
-        let mut read = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| ("response-incomplete", error.to_string()))?;
-            let Ok(data) = frame.into_data() else { continue };
-            let room = self.settings.answer_bytes_max.saturating_sub(read.len());
-            read.extend_from_slice(data.get(..data.len().min(room)).unwrap_or_default());
-            if data.len() > room {
-                return Ok((read.freeze(), true));
-            }
-        }
-        Ok((read.freeze(), false))
     }
 }
 

@@ -77,6 +77,8 @@ pub(super) struct Answer<'a> {
     pub(super) body: Body,
     /// The provider said that it is JSON, and it is not.
     pub(super) is_broken: bool,
+    /// It is JSON, and only its beginning is here.
+    pub(super) is_cut_json: bool,
 }
 
 impl<'a> Answer<'a> {
@@ -96,7 +98,27 @@ impl<'a> Answer<'a> {
             _ if std::str::from_utf8(bytes).is_ok() => Body::Text,
             _ => Body::Binary,
         };
-        Self { status, headers, bytes, body, is_broken }
+        Self { status, headers, bytes, body, is_broken, is_cut_json: false }
+    }
+
+    /// The beginning of one. What of JSON is there says nothing: the rest may say otherwise.
+    pub(super) fn cut(status: u16, headers: &'a HeaderMap, bytes: &'a Bytes) -> Self {
+        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let content_type = content_type.to_ascii_lowercase();
+        let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+        let is_cut_json = content_type.contains("json") || matches!(first, Some(b'{' | b'['));
+        let body = if is_cut_json {
+            Body::Binary
+        } else if is_html(&content_type, bytes) {
+            Body::Html
+        } else {
+            // It may end within a character.
+            match std::str::from_utf8(bytes) {
+                Err(fault) if fault.error_len().is_some() => Body::Binary,
+                Ok(_) | Err(_) => Body::Text,
+            }
+        };
+        Self { status, headers, bytes, body, is_broken: false, is_cut_json }
     }
 
     pub(super) fn json(&self) -> Option<&Value> {

@@ -28,8 +28,8 @@ impl From<ErrorClass> for FailureClass {
 
 /// What failed, and the provider's words for it; none where the answer is a success.
 pub(super) fn failure(answer: &Answer<'_>, rules: &ErrorRules) -> Option<(FailureClass, Option<Box<str>>)> {
-    let class = match rules.rules.iter().find(|rule| matches(rule, answer)) {
-        Some(rule) => Some(rule.class.into()),
+    let class = match rules.rules.iter().find_map(|rule| says(rule, answer)) {
+        Some(class) => Some(class),
         // Where a success can be a failure, one that cannot be read says neither.
         None if answer.is_broken && (200..300).contains(&answer.status) && judges_successes(rules, answer.status) => {
             Some(FailureClass::BrokenAnswer)
@@ -44,10 +44,16 @@ fn judges_successes(rules: &ErrorRules, status: u16) -> bool {
     rules.rules.iter().any(|rule| rule.is_of(status))
 }
 
-fn matches(rule: &ErrorRule, answer: &Answer<'_>) -> bool {
-    rule.is_of(answer.status)
-        && rule.header.as_ref().is_none_or(|header| has_header(header, answer.headers))
-        && rule.body.as_ref().is_none_or(|body| has_body(body, answer))
+fn says(rule: &ErrorRule, answer: &Answer<'_>) -> Option<FailureClass> {
+    let may_be =
+        rule.is_of(answer.status) && rule.header.as_ref().is_none_or(|header| has_header(header, answer.headers));
+    match &rule.body {
+        _ if !may_be => None,
+        None => Some(rule.class.into()),
+        // It would have told whether a success is one. What is a failure anyhow is one by its status.
+        Some(_) if answer.is_cut_json => by_status(answer.status).is_none().then_some(FailureClass::AnswerTooLarge),
+        Some(body) => has_body(body, answer).then(|| rule.class.into()),
+    }
 }
 
 fn has_header(wanted: &HeaderIs, headers: &HeaderMap) -> bool {

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::answer::Answer;
 use super::target::{Target, fault, header};
 use super::{Action, InputFault, ReadBack, ReplaySafety, Request, Verdict, body, classify, place};
+use crate::failure::FailureClass;
 use crate::ids::EffectKey;
 
 /// What an input may have.
@@ -151,6 +152,15 @@ impl Action for HttpRequest {
             }
         }
         Verdict::Done(json!({ "status": status, "headers": shown, "body": answer.value() }))
+    }
+
+    fn judge_cut(
+        &self,
+        status: u16,
+        headers: &HeaderMap,
+        beginning: &Bytes,
+    ) -> Option<(FailureClass, Option<Box<str>>)> {
+        classify::failure(&Answer::cut(status, headers, beginning), &self.manifest.errors)
     }
 }
 

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use super::answer::{Answer, cleaned};
 use super::target::{Target, fault, header};
 use super::{Action, InputFault, ReadBack, ReplaySafety, Request, Verdict, body, classify, place};
+use crate::failure::FailureClass;
 use crate::ids::EffectKey;
 
 /// Faults of an input that are told at once.
@@ -239,6 +240,15 @@ impl Action for ManifestAction {
             Some((class, message)) => Verdict::Failed { class, message },
             None => Verdict::Done(output(answer, self.spec().and_then(|spec| spec.output.as_ref()))),
         }
+    }
+
+    fn judge_cut(
+        &self,
+        status: u16,
+        headers: &HeaderMap,
+        beginning: &Bytes,
+    ) -> Option<(FailureClass, Option<Box<str>>)> {
+        classify::failure(&Answer::cut(status, headers, beginning), &self.manifest.errors)
     }
 }
 

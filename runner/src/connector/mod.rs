@@ -88,6 +88,16 @@ pub trait Action: Send + Sync + fmt::Debug {
 
     /// What an answer of the provider means. A throttle never comes here: egress has parked it.
     fn judge(&self, status: u16, headers: &http::HeaderMap, body: &Bytes) -> Verdict;
+
+    /// The same of an answer of which only the beginning is kept: its class and the provider's words, if it is a failure.
+    /// A rule that asks for its body says nothing of it, and where that is a rule about successes nobody knows which it is
+    /// ([`FailureClass::AnswerTooLarge`]).
+    fn judge_cut(
+        &self,
+        status: u16,
+        headers: &http::HeaderMap,
+        beginning: &Bytes,
+    ) -> Option<(FailureClass, Option<Box<str>>)>;
 }
 
 /// A request without a credential.

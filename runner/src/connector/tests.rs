@@ -210,6 +210,25 @@ fn the_output_is_what_the_manifest_names() {
     assert_eq!(binary, Verdict::Done(json!({ "base64": "//4A", "bytes": 3 })));
 }
 
+/// Of slack a success may be a failure, by its body; of github one of status 200 may be; of zendesk none.
+#[test]
+fn what_is_cut_is_judged_by_what_is_there() {
+    let json: HeaderMap = [(http::header::CONTENT_TYPE, "application/json".parse().unwrap())].into_iter().collect();
+    let class = |connector: &str, name: &str, status: u16, headers: &HeaderMap, body: &'static str| {
+        action(connector, name).judge_cut(status, headers, &Bytes::from_static(body.as_bytes())).map(|(class, _)| class)
+    };
+    let none = HeaderMap::new();
+    let unread = Some(FailureClass::AnswerTooLarge);
+    assert_eq!(class("slack", "post_message", 200, &json, "{\"ok\":true,"), unread);
+    assert_eq!(class("slack", "post_message", 200, &none, " [{"), unread);
+    assert_eq!(class("slack", "post_message", 200, &none, "a,b\nc,d"), None, "no JSON: no rule is about it");
+    assert_eq!(class("slack", "post_message", 500, &json, "{\"ok\":"), Some(FailureClass::ProviderUnavailable));
+    assert_eq!(class("zendesk", "get_ticket", 200, &json, "{\"ticket\":"), None);
+    assert_eq!(class("zendesk", "get_ticket", 404, &json, "{\"error\":"), Some(FailureClass::NotFound));
+    let (_, words) = action("zendesk", "get_ticket").judge_cut(404, &none, &Bytes::from_static(b"nobody\xc3")).unwrap();
+    assert!(words.is_some_and(|words| words.starts_with("nobody")));
+}
+
 mod http_request {
     use super::*;
 

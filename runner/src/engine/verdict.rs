@@ -8,6 +8,8 @@
 //! | a whole answer that the provider did not do it (4xx, `contended`) | by its class | by its class | by its class |
 //! | a whole answer that it failed (5xx), or one that nobody knows | try again | read back | ask |
 //! | sent, and no whole answer | try again | read back | ask |
+//! | a success that is larger than is kept | done | done | done |
+//! | the same, where success stands in the body | stop | read back | ask |
 //!
 //! A 5xx is no proof: providers fail after they have written, and gateways before them fail while they write. What is in doubt
 //! is so for idempotent actions, too: it is tried again, and until an answer comes the run cannot say that nothing happened.
@@ -16,10 +18,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
-use crate::call::{Answer, ParkSource, Reply};
+use crate::call::{Answer, Cut, ParkSource, Reply};
 use crate::connector::{Action, ReadBack, ReplaySafety, Verdict};
 use crate::failure::{FailureClass, Remedy};
 use crate::ids::EffectKey;
@@ -63,6 +66,8 @@ pub struct Tried {
 pub enum Came {
     /// Its output is still to be kept.
     Done(Value),
+    /// Its output is larger than is kept: its beginning, and what is known of all of it.
+    DoneCut(Bytes, Cut),
     Other(StepResult),
     /// The connection's authentication is dead, in the provider's words.
     Dead(Box<str>),
@@ -86,13 +91,14 @@ pub fn judge(answer: &Answer, asked: &Asked<'_>, tried: &Tried) -> (Came, Provid
         correlation: answer.correlation.clone(),
     };
     let came = match &answer.reply {
-        Reply::Response { status, headers, body, .. } => {
+        Reply::Response { status, headers, body, cut } => {
             provider.status = Some(*status);
             provider.request_id = request_id(headers);
+            let heard = Heard { status: *status, headers, body, cut: *cut };
             if tried.is_read_back {
-                read_back(asked, *status, headers, body, tried, &mut provider)
+                read_back(asked, &heard, tried, &mut provider)
             } else {
-                response(asked.action, *status, headers, body, tried, &mut provider)
+                response(asked.action, &heard, tried, &mut provider)
             }
         }
         Reply::Parked { release_unix_ms, source, status } => {
@@ -111,24 +117,42 @@ pub fn judge(answer: &Answer, asked: &Asked<'_>, tried: &Tried) -> (Came, Provid
     (came, provider)
 }
 
-fn response(
-    action: &dyn Action,
+/// An answer of the provider.
+struct Heard<'a> {
     status: u16,
-    headers: &HeaderMap,
-    body: &bytes::Bytes,
-    tried: &Tried,
-    provider: &mut Provider,
-) -> Came {
-    let (class, message) = match action.judge(status, headers, body) {
-        Verdict::Done(output) => return Came::Done(output),
-        Verdict::Failed { class, message } => (class, message),
+    headers: &'a HeaderMap,
+    /// All of it, or its beginning.
+    body: &'a Bytes,
+    cut: Option<Cut>,
+}
+
+impl Heard<'_> {
+    /// What it means: an output, or a class and the provider's words for it.
+    fn judge(&self, action: &dyn Action) -> Result<Came, (FailureClass, Option<Box<str>>)> {
+        let Some(cut) = self.cut else {
+            return match action.judge(self.status, self.headers, self.body) {
+                Verdict::Done(output) => Ok(Came::Done(output)),
+                Verdict::Failed { class, message } => Err((class, message)),
+            };
+        };
+        match action.judge_cut(self.status, self.headers, self.body) {
+            None => Ok(Came::DoneCut(self.body.clone(), cut)),
+            Some(failed) => Err(failed),
+        }
+    }
+}
+
+fn response(action: &dyn Action, heard: &Heard<'_>, tried: &Tried, provider: &mut Provider) -> Came {
+    let (class, message) = match heard.judge(action) {
+        Ok(done) => return done,
+        Err(failed) => failed,
     };
     let text = cut(message.as_deref().unwrap_or_else(|| class.title()));
     provider.message = message.map(|message| cut(&message));
     if class.remedy() == Remedy::Reconnect {
         return Came::Dead(text);
     }
-    let is_plain = proves_no_effect(class, status) || tried.has_no_effect();
+    let is_plain = proves_no_effect(class, heard.status) || tried.has_no_effect();
     if is_plain {
         return tried.failed(class, text);
     }
@@ -143,29 +167,25 @@ fn response(
 fn proves_no_effect(class: FailureClass, status: u16) -> bool {
     match class.remedy() {
         Remedy::Retry => class == FailureClass::ContendedProvider,
-        Remedy::Stop => class != FailureClass::Unclassified || (400..500).contains(&status),
+        Remedy::Stop => !class.leaves_doubt() || (400..500).contains(&status),
         Remedy::Reconnect => true,
     }
 }
 
-fn read_back(
-    asked: &Asked<'_>,
-    status: u16,
-    headers: &HeaderMap,
-    body: &bytes::Bytes,
-    tried: &Tried,
-    provider: &mut Provider,
-) -> Came {
+fn read_back(asked: &Asked<'_>, heard: &Heard<'_>, tried: &Tried, provider: &mut Provider) -> Came {
     let Asked { action, input, effect } = *asked;
-    match action.judge_read_back(input, effect, status, headers, body) {
-        ReadBack::Happened(output) => return Came::Done(output),
+    // Half of a JSON text is none, so that of an answer that is cut only its status tells.
+    match action.judge_read_back(input, effect, heard.status, heard.headers, heard.body) {
+        ReadBack::Happened(output) => {
+            return heard.cut.map_or(Came::Done(output), |cut| Came::DoneCut(heard.body.clone(), cut));
+        }
         ReadBack::NotHappened => {
             let detail = "the provider was asked, and says that it has not happened".into();
             return Came::Other(StepResult::Failed { class: NOT_HAPPENED, detail });
         }
         ReadBack::Unknown => {}
     }
-    let Verdict::Failed { class, message } = action.judge(status, headers, body) else {
+    let Err((class, message)) = heard.judge(action) else {
         return Came::Other(StepResult::Ambiguous(Ambiguity::ReadBack));
     };
     let text = cut(message.as_deref().unwrap_or_else(|| class.title()));
@@ -250,8 +270,13 @@ impl Tried {
 
     /// It spends no try. Who is told "at once" again and again waits longer each time.
     fn put_off(&self, until_unix_ms: u64, reason: ParkReason) -> Came {
-        if self.physical >= PHYSICAL_MAX && !self.is_read_back {
-            return self.exhausted("it was put off too often");
+        if self.physical >= PHYSICAL_MAX {
+            // Who never gets to ask knows no more than who was not told.
+            return if self.is_read_back {
+                Came::Other(StepResult::Ambiguous(Ambiguity::ReadBack))
+            } else {
+                self.exhausted("it was put off too often")
+            };
         }
         let least_ms = 10_u64 << self.deferrals.min(12);
         let until_unix_ms = until_unix_ms.max(self.now_unix_ms.saturating_add(least_ms));
@@ -297,3 +322,6 @@ fn cut_to(text: &str, bytes_max: usize) -> &str {
     let end = (0..=bytes_max.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     text.get(..end).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -319,7 +319,7 @@ const TAIL_BYTES: usize = 1 << 20;
 /// Bytes of a record that can be many.
 fn weight(record: &Record) -> usize {
     let kept = |payload: &Payload| match &payload.kept {
-        Kept::Inline(bytes) | Kept::Truncated(bytes) => bytes.len(),
+        Kept::Inline(bytes) | Kept::Truncated(bytes) | Kept::Beginning(bytes) => bytes.len(),
         Kept::Stored | Kept::Expired => 0,
     };
     match &record.body {

@@ -195,6 +195,8 @@ pub enum ParkReason {
     Ambiguous,
     /// What it calls through is not there: egress, or the ledger's room.
     Unavailable,
+    /// The node that worked on it stops. It goes on at once, here when the node is back, or elsewhere.
+    Restart,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -281,9 +283,9 @@ pub enum RunStatus {
 /// An input or an output, as it is kept. What is not whole says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
-    /// Of the original.
+    /// Of the original; of [`Kept::Beginning`], of as much of it as was read.
     pub bytes: u64,
-    /// BLAKE3 of the original.
+    /// BLAKE3 of the same.
     pub digest: [u8; 32],
     pub kept: Kept,
 }
@@ -296,6 +298,8 @@ pub enum Kept {
     Stored,
     /// The first bytes of it; the rest is nowhere.
     Truncated(Bytes),
+    /// The first bytes of what nobody has read to its end: it is longer than its length says.
+    Beginning(Bytes),
     /// Its time was up: length and digest are what is left.
     Expired,
 }

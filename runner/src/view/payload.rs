@@ -17,6 +17,9 @@ pub struct PayloadView {
     pub bytes: u64,
     /// Of the original: `blake3:` and 64 hexadecimal digits.
     pub digest: String,
+    /// The original was longer than anybody has read: `bytes` and `digest` are of as much of it as was.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub unfinished: bool,
     /// Not all of it is shown.
     pub truncated: bool,
     /// Why not: `too-large` to be kept whole, `expired`, `not-shown` here since it is long, or `unavailable` just now.
@@ -51,7 +54,7 @@ pub(super) async fn show(
     let room = budget.each_max.min(budget.left);
     let (bytes, because) = match &payload.kept {
         Kept::Inline(bytes) => (bytes.clone(), None),
-        Kept::Truncated(bytes) => (bytes.clone(), Some("too-large")),
+        Kept::Truncated(bytes) | Kept::Beginning(bytes) => (bytes.clone(), Some("too-large")),
         Kept::Expired => (Bytes::new(), Some("expired")),
         Kept::Stored if payload.bytes > room as u64 => (Bytes::new(), Some("not-shown")),
         Kept::Stored => fetched(payload, tenant, store).await,
@@ -62,6 +65,7 @@ pub(super) async fn show(
     let mut view = PayloadView {
         bytes: payload.bytes,
         digest: format!("blake3:{}", HEXLOWER.encode(&payload.digest)),
+        unfinished: matches!(payload.kept, Kept::Beginning(_)),
         truncated: because.is_some(),
         because: because.map(str::to_owned),
         value: None,
@@ -142,6 +146,9 @@ mod tests {
         assert_eq!((empty.truncated, empty.text.as_deref()), (false, Some("")));
         let large = shown(&payload(b"abcdef", Kept::Truncated(Bytes::from_static(b"abc"))), 100).await;
         assert_eq!((large.because.as_deref(), large.text.as_deref(), large.bytes), (Some("too-large"), Some("abc"), 6));
+        assert!(!large.unfinished);
+        let endless = shown(&payload(b"abcdef", Kept::Beginning(Bytes::from_static(b"abc"))), 100).await;
+        assert_eq!((endless.because.as_deref(), endless.unfinished), (Some("too-large"), true));
         // What looks whole in its first bytes is not.
         let number = shown(&payload(b"123", Kept::Truncated(Bytes::from_static(b"12"))), 100).await;
         assert_eq!((number.value, number.text.as_deref()), (None, Some("12")));

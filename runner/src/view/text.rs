@@ -331,8 +331,9 @@ fn payload(view: &PayloadView) -> String {
         Some(_) | None => "not shown whole",
     };
     format!(
-        "{shown}{}[{} bytes, {because}, {}]",
+        "{shown}{}[{}{} bytes, {because}, {}]",
         if shown.is_empty() { "" } else { "… " },
+        if view.unfinished { "more than " } else { "" },
         view.bytes,
         safe(&view.digest)
     )

@@ -177,7 +177,7 @@ pub(crate) fn response(status: u16, body: &'static str) -> Answer {
 pub(crate) fn whole(status: u16, body: Bytes) -> Answer {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", "application/json".parse().unwrap());
-    let reply = Reply::Response { status, headers: Arc::new(headers), body, is_truncated: false };
+    let reply = Reply::Response { status, headers: Arc::new(headers), body, cut: None };
     Answer { send_state: SendState::Response, correlation: Some("call_1".into()), reply }
 }
 

@@ -238,7 +238,7 @@ fn sent(body: &Body) -> usize {
     match body {
         Body::Intent(intent) => match &intent.input.kept {
             Kept::Inline(bytes) => bytes.len(),
-            Kept::Stored | Kept::Truncated(_) | Kept::Expired => 0,
+            Kept::Stored | Kept::Truncated(_) | Kept::Beginning(_) | Kept::Expired => 0,
         },
         Body::Admitted(_)
         | Body::Lease(_)

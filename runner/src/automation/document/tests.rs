@@ -337,6 +337,15 @@ impl Action for Charge {
     fn judge(&self, _: u16, _: &http::HeaderMap, _: &bytes::Bytes) -> Verdict {
         Verdict::Done(Value::Null)
     }
+
+    fn judge_cut(
+        &self,
+        _: u16,
+        _: &http::HeaderMap,
+        _: &bytes::Bytes,
+    ) -> Option<(crate::failure::FailureClass, Option<Box<str>>)> {
+        None
+    }
 }
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use http::header::RETRY_AFTER;
 use http::response::Parts;
 use http::{HeaderMap, HeaderName};
 
-use super::super::{Answer, ParkSource, Reply};
+use super::super::{Answer, Cut, ParkSource, Reply};
 use super::failed;
 use crate::engine::refusals_is_failure as is_failure;
 use crate::ledger::SendState;
@@ -26,8 +26,8 @@ const WORD_BYTES_MAX: usize = 64;
 /// Nobody waits longer for a release than 26 hours: egress says none that is later.
 const RELEASE_MS_MAX: u64 = 26 * 60 * 60 * 1_000;
 
-/// The body, and whether it was cut; or why it is not whole.
-pub(super) type Read = Result<(Bytes, bool), (&'static str, String)>;
+/// The body, and what it was cut from, if it was; or why it is not whole.
+pub(super) type Read = Result<(Bytes, Option<Cut>), (&'static str, String)>;
 
 /// The answer, and how many retries are left.
 pub(super) fn read(parts: Parts, read: Read, now_unix_ms: u64) -> (Answer, Option<u32>) {
@@ -53,7 +53,7 @@ pub(super) fn read(parts: Parts, read: Read, now_unix_ms: u64) -> (Answer, Optio
         }
     } else {
         match read {
-            Ok((body, is_truncated)) => Reply::Response { status, headers: Arc::new(headers), body, is_truncated },
+            Ok((body, cut)) => Reply::Response { status, headers: Arc::new(headers), body, cut },
             Err((code, detail)) => failed(code, &detail),
         }
     };

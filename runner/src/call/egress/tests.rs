@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use domain::{ManualClock, Secret};
 use http::{HeaderMap, Method, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::call::ParkSource;
+use crate::call::{Cut, ParkSource};
 use crate::ids::{AutomationId, RunId};
 
 const NOW: u64 = 1_800_000_000_000;
@@ -265,9 +266,7 @@ async fn the_providers_own_status_and_ids_are_what_is_judged() {
     let bench = bench(vec![Next::Answer(429, fields, Bytes::from_static(b"body"))]);
     let answer = bench.caller.call(call()).await;
     assert_eq!(answer.correlation.as_deref(), Some("call_06dczqd2"));
-    assert!(
-        matches!(answer.reply, Reply::Response { status: 503, ref body, is_truncated: false, .. } if body == "body")
-    );
+    assert!(matches!(answer.reply, Reply::Response { status: 503, ref body, cut: None, .. } if body == "body"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -275,8 +274,13 @@ async fn an_answer_beyond_the_bound_is_cut_and_says_so() {
     for (length, is_cut) in [(999, false), (1_000, false), (1_001, true), (50_000, true)] {
         let fields = vec![("tidegate-send-state", "response")];
         let bench = bench(vec![Next::Answer(200, fields, Bytes::from(vec![b'x'; length]))]);
-        let Reply::Response { body, is_truncated, .. } = bench.caller.call(call()).await.reply else { panic!() };
-        assert_eq!((body.len(), is_truncated), (length.min(1_000), is_cut));
+        let Reply::Response { body, cut, .. } = bench.caller.call(call()).await.reply else { panic!() };
+        assert_eq!((body.len(), cut.is_some()), (length.min(1_000), is_cut));
+        if let Some(cut) = cut {
+            let whole = vec![b'x'; length];
+            let digest = *blake3::hash(&whole).as_bytes();
+            assert_eq!(cut, Cut { bytes: length as u64, digest, is_whole: true });
+        }
         assert_eq!(code(&bench.caller.call(call()).await), "response");
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::super::ports::Notice;
 use super::super::state::{Settled, Standing};
 use super::super::testing::{Graph, lock, step};
-use super::{Bench, failed, response};
+use super::{Bench, cut, failed, response};
 use crate::failure::FailureClass;
-use crate::ledger::{Body, Choice, Outcome, ParkReason, Released, RunStatus, SendState, StepResult, Writer};
+use crate::ledger::{Body, Choice, Kept, Outcome, ParkReason, Released, RunStatus, SendState, StepResult, Writer};
 
 async fn bench(class: &str) -> Bench {
     Bench::new(Graph::default().call("a", &[], class).call("b", &["a"], "unsafe").build()).await
@@ -214,4 +214,50 @@ async fn a_call_that_is_given_up_twice_over_is_harmless_both_times() {
     };
     let _ended = tokio::join!(bench.turn(), cancel);
     assert_eq!((bench.terminal().status, bench.terminal().class), (RunStatus::Cancelled, None));
+}
+
+/// A success is one, however much of it is kept; and what nobody can read is not called anything else.
+#[tokio::test(start_paused = true)]
+async fn a_success_that_is_larger_than_is_kept_is_a_success() {
+    for class in ["unsafe", "checkable", "idempotent", "harmless"] {
+        for is_whole in [true, false] {
+            let bench = bench(class).await;
+            bench.answers(if class == "harmless" { "read-back" } else { "a" }, [cut("x,y,z", is_whole)]);
+            assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded, "{class}");
+            let Some(Settled::Done { output }) = bench.step("a").settled().cloned() else { panic!() };
+            assert_eq!((output.bytes, output.digest), (9 << 20, [9; 32]));
+            let kept = bytes::Bytes::from_static(b"x,y,z");
+            assert_eq!(output.kept, if is_whole { Kept::Truncated(kept) } else { Kept::Beginning(kept) });
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_success_stands_in_the_part_that_is_not_kept_it_is_said_so() {
+    let unread = || cut("{\"ok\":", true);
+    let asks = bench("unsafe").await;
+    asks.answers("a", [unread()]);
+    assert_eq!(asks.to_the_end().await.status(), RunStatus::NeedsAttention);
+
+    let reads_back = bench("checkable").await;
+    reads_back.answers("a", [unread()]);
+    reads_back.answers("read-back", [response(200, "yes")]);
+    assert_eq!(reads_back.to_the_end().await.status(), RunStatus::Succeeded);
+
+    // Again it would be as large again.
+    for class in ["idempotent", "harmless"] {
+        let stops = bench(class).await;
+        stops.answers(if class == "harmless" { "read-back" } else { "a" }, [unread()]);
+        assert_eq!(stops.to_the_end().await.status(), RunStatus::Failed);
+        assert_eq!((stops.terminal().class, stops.called().len()), (Some(FailureClass::AnswerTooLarge), 1));
+        let Some(Settled::Failed { detail, .. }) = stops.step("a").settled().cloned() else { panic!() };
+        assert_eq!(detail.contains("may have happened"), class == "idempotent", "{detail}");
+    }
+
+    // A read-back that cannot be read does not tell.
+    let blind = bench("checkable").await;
+    blind.answers("a", [failed(SendState::SentNoResponse, "response-timeout")]);
+    blind.answers("read-back", [unread()]);
+    assert_eq!(blind.to_the_end().await.status(), RunStatus::NeedsAttention);
+    assert_eq!(blind.called(), ["a", "read-back"]);
 }

@@ -16,7 +16,7 @@ fn output(bench: &Bench, name: &str) -> serde_json::Value {
     match bench.step(name).settled() {
         Some(Settled::Done { output }) => match &output.kept {
             Kept::Inline(bytes) => serde_json::from_slice(bytes).unwrap(),
-            other @ (Kept::Stored | Kept::Truncated(_) | Kept::Expired) => panic!("{other:?}"),
+            other @ (Kept::Stored | Kept::Truncated(_) | Kept::Beginning(_) | Kept::Expired) => panic!("{other:?}"),
         },
         other => panic!("{name} is {other:?}"),
     }

@@ -11,11 +11,11 @@ use http::{HeaderMap, Method};
 use super::super::testing::{KEY, VirtualClock, lock};
 use super::choices::Choices;
 use super::invariants::Watch;
-use crate::call::{Answer, Call, Caller, ParkSource, Reply};
+use crate::call::{Answer, Call, Caller, Cut, ParkSource, Reply};
 use crate::ledger::{BoxFuture, SendState};
 
 /// Ways in which a call that is to have an effect can go, beside the good one.
-pub(super) const BEHAVIOURS: usize = 19;
+pub(super) const BEHAVIOURS: usize = 21;
 
 /// No effect comes later than so long after its call: what is read back then is the truth.
 const EFFECT_MS_MAX: u64 = 1_500;
@@ -113,6 +113,14 @@ impl Provider {
                 effect();
                 self.parked(SendState::Response, ParkSource::Provider, Some(503))
             }
+            20 => {
+                effect();
+                cut("done, and more than is kept")
+            }
+            21 => {
+                effect();
+                cut("{ what it is stands in the rest")
+            }
             _ => {
                 later(3).await;
                 effect();
@@ -150,8 +158,18 @@ fn effect(effects: &Mutex<Effects>, key: &str, is_idempotent: bool) {
 
 fn response(status: u16, body: &'static str) -> Answer {
     let body = Bytes::from_static(body.as_bytes());
-    let reply = Reply::Response { status, headers: Arc::new(HeaderMap::new()), body, is_truncated: false };
+    let reply = Reply::Response { status, headers: Arc::new(HeaderMap::new()), body, cut: None };
     Answer { send_state: SendState::Response, correlation: None, reply }
+}
+
+/// A success of which only the beginning is kept.
+fn cut(beginning: &'static str) -> Answer {
+    let cut = Cut { bytes: 9 << 20, digest: [9; 32], is_whole: true };
+    let mut answer = response(200, beginning);
+    if let Reply::Response { cut: said, .. } = &mut answer.reply {
+        *said = Some(cut);
+    }
+    answer
 }
 
 fn failed(send_state: SendState, code: &str) -> Answer {

@@ -7,7 +7,9 @@ use domain::TenantId;
 use serde_json::Value;
 
 use crate::automation::{ConnectionState, Kind};
+use crate::call::Cut;
 use crate::failure::FailureClass;
+use crate::ledger::payloads::BEGINNING_BYTES;
 use crate::ledger::{Kept, Outcome, ParkReason, Payload, StepResult};
 
 use super::super::ports::Notice;
@@ -26,12 +28,19 @@ const STUMP_BYTES: usize = 1_024;
 impl Engine {
     /// The effect has happened, and that has to be written whether its output can be kept or not.
     async fn keep_whatever(&self, tenant: &TenantId, output: &Value) -> Payload {
-        let mut wait = Duration::from_millis(50);
-        for _ in 0..TRIES {
-            if let Ok(kept) = self.keep(tenant, output).await {
-                return kept;
+        // Not for as long as the lease holds: the outcome has to be written under it.
+        let tries = async {
+            let mut wait = Duration::from_millis(50);
+            for _ in 0..TRIES {
+                if let Ok(kept) = self.keep(tenant, output).await {
+                    return Some(kept);
+                }
+                pause(&mut wait).await;
             }
-            pause(&mut wait).await;
+            None
+        };
+        if let Ok(Some(kept)) = tokio::time::timeout(self.settings.lease / 2, tries).await {
+            return kept;
         }
         tracing::error!(%tenant, "the output of a step cannot be kept whole");
         let bytes = Bytes::from(output.to_string());
@@ -41,6 +50,13 @@ impl Engine {
             kept: Kept::Truncated(bytes.slice(..bytes.len().min(STUMP_BYTES))),
         }
     }
+}
+
+/// An answer that was cut: what it begins with, and what is known of all of it.
+fn cut_payload(beginning: &Bytes, cut: Cut) -> Payload {
+    let kept = Bytes::copy_from_slice(beginning.get(..BEGINNING_BYTES).unwrap_or(beginning));
+    let kept = if cut.is_whole { Kept::Truncated(kept) } else { Kept::Beginning(kept) };
+    Payload { bytes: cut.bytes, digest: cut.digest, kept }
 }
 
 impl UnderWay {
@@ -61,6 +77,7 @@ impl Work<'_> {
             Came::Done(output) => {
                 StepResult::Done { output: self.engine.keep_whatever(&self.state.tenant, &output).await }
             }
+            Came::DoneCut(beginning, cut) => StepResult::Done { output: cut_payload(&beginning, cut) },
             Came::Other(result) => result,
             Came::Dead(reason) => self.dead(ending.at, reason, &tried).await,
         };
@@ -96,7 +113,8 @@ impl Work<'_> {
         let mut wait = Duration::from_millis(50);
         for _ in 0..TRIES {
             let state = ConnectionState::NeedsReconnect { since_unix_ms: tried.now_unix_ms, reason: reason.clone() };
-            match self.engine.ports.definitions.set_connection_state(&tenant, &connection, state).await {
+            let set = self.engine.ports.definitions.set_connection_state(&tenant, &connection, state);
+            match self.engine.within(set).await {
                 Ok(is_new) => {
                     if is_new {
                         let (run, reason) = (self.state.run, reason.clone());

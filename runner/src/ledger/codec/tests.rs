@@ -33,6 +33,7 @@ fn payload() -> impl Strategy<Value = Payload> {
         Just(Kept::Stored),
         Just(Kept::Expired),
         vec(any::<u8>(), 0..60).prop_map(|data| Kept::Truncated(data.into())),
+        vec(any::<u8>(), 0..60).prop_map(|data| Kept::Beginning(data.into())),
         // Of other length or digest than it says: kept as it is said.
         vec(any::<u8>(), 0..60).prop_map(|data| Kept::Inline(data.into())),
     ];

@@ -25,7 +25,7 @@ impl From<minicbor::decode::Error> for CodecError {
 /// About how many bytes a body has beside its few names.
 pub(super) fn inline_bytes(body: &ledger::Body) -> usize {
     let payload = |payload: &ledger::Payload| match &payload.kept {
-        Kept::Inline(data) | Kept::Truncated(data) => data.len(),
+        Kept::Inline(data) | Kept::Truncated(data) | Kept::Beginning(data) => data.len(),
         Kept::Stored | Kept::Expired => 32,
     };
     match body {
@@ -122,6 +122,7 @@ impl<'b> Payload<'b> {
             Kept::Stored => Self { bytes, digest, kept: Some(1), data: None },
             Kept::Truncated(data) => Self { bytes, digest, kept: Some(2), data: Some(data[..].into()) },
             Kept::Expired => Self { bytes, digest, kept: Some(3), data: None },
+            Kept::Beginning(data) => Self { bytes, digest, kept: Some(4), data: Some(data[..].into()) },
         }
     }
 
@@ -142,6 +143,7 @@ impl<'b> Payload<'b> {
             Some(1) => Kept::Stored,
             Some(2) => Kept::Truncated(data),
             Some(3) => Kept::Expired,
+            Some(4) => Kept::Beginning(data),
             Some(_) => return Err(CodecError::malformed("it has a payload that is kept in no known way")),
         };
         Ok(ledger::Payload { bytes, digest, kept })

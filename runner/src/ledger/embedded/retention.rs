@@ -240,7 +240,7 @@ impl Core {
             if is_open {
                 payloads.move_out(&heading.tenant, payload)?;
             }
-            if !is_open || matches!(payload.kept, Kept::Truncated(_)) {
+            if !is_open || matches!(payload.kept, Kept::Truncated(_) | Kept::Beginning(_)) {
                 payload.kept = Kept::Expired;
             }
         }

@@ -93,7 +93,7 @@ impl PayloadDirectory {
                 let path = self.inner.path(tenant, &payload.digest);
                 self.inner.make_young(&path).map_err(|error| failed(&error))?;
             }
-            Kept::Truncated(_) | Kept::Expired => {}
+            Kept::Truncated(_) | Kept::Beginning(_) | Kept::Expired => {}
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl PayloadDirectory {
     pub fn fetch_here(&self, tenant: &TenantId, payload: &Payload) -> Result<Fetched, PayloadError> {
         match &payload.kept {
             Kept::Inline(bytes) => Ok(Fetched::Whole(bytes.clone())),
-            Kept::Truncated(bytes) => Ok(Fetched::Truncated(bytes.clone())),
+            Kept::Truncated(bytes) | Kept::Beginning(bytes) => Ok(Fetched::Truncated(bytes.clone())),
             Kept::Expired => Ok(Fetched::Expired),
             Kept::Stored => self.inner.load(tenant, payload),
         }

@@ -26,11 +26,14 @@ pub struct Bounds {
     pub truncated_bytes: usize,
 }
 
+/// Kept of a payload that is cut: as much as would have been inline.
+pub const BEGINNING_BYTES: usize = 4 << 10;
+
 impl Default for Bounds {
     fn default() -> Self {
         // A block of the disk inline: what most steps send and get. 8 MiB whole: above that it is a file, which belongs
-        // in a store of files. Of a payload that is cut, as much is kept as would have been inline.
-        Self { inline_bytes_max: 4 << 10, stored_bytes_max: 8 << 20, truncated_bytes: 4 << 10 }
+        // in a store of files.
+        Self { inline_bytes_max: 4 << 10, stored_bytes_max: 8 << 20, truncated_bytes: BEGINNING_BYTES }
     }
 }
 

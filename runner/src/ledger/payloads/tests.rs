@@ -57,6 +57,8 @@ fn each_size_is_kept_in_its_way_and_says_so() {
         match payload.kept {
             Kept::Inline(_) => assert_eq!((kept, fetched), ("inline", Fetched::Whole(bytes(7, length)))),
             Kept::Stored => assert_eq!((kept, fetched), ("stored", Fetched::Whole(bytes(7, length)))),
+            // No store makes one: it has all that it is given.
+            Kept::Beginning(_) => panic!("{payload:?}"),
             Kept::Truncated(_) => {
                 assert_eq!((kept, fetched), ("cut", Fetched::Truncated(bytes(7, bounds.truncated_bytes))));
             }

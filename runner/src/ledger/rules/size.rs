@@ -54,7 +54,7 @@ fn provider_bytes(provider: &Provider) -> usize {
 
 fn kept_bytes(payload: &Payload) -> usize {
     match &payload.kept {
-        Kept::Inline(bytes) | Kept::Truncated(bytes) => bytes.len(),
+        Kept::Inline(bytes) | Kept::Truncated(bytes) | Kept::Beginning(bytes) => bytes.len(),
         Kept::Stored | Kept::Expired => 0,
     }
 }
