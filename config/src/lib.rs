@@ -53,12 +53,12 @@ pub use schema::{appliance_schema, schema, tenant_schema};
 pub use scheme::SchemeDeclaration;
 pub use secret::{ResolvedSecret, resolve_secret};
 pub use settings::{
-    Admin, Appliance, Connectors, Egress, EgressDns, EgressLimits, EgressRanges, EgressRecords, EgressTls, Gateway,
-    Holding, Http2, Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel, Logging, Node,
-    NodeLimits, Opening, PlaintextGrants, Pool, PoolAddress, Quota, QuotaBreaker, QuotaDegraded, QuotaRedis,
-    QuotaRedisTls, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore, RedisMode, RetentionClass, Runner,
+    Admin, Appliance, Connectors, DEFAULT_TIER, Egress, EgressDns, EgressLimits, EgressRanges, EgressRecords,
+    EgressTls, Gateway, Holding, Http2, Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel,
+    Logging, Node, NodeLimits, Opening, PlaintextGrants, Pool, PoolAddress, Quota, QuotaBreaker, QuotaDegraded,
+    QuotaRedis, QuotaRedisTls, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore, RedisMode, RetentionClass, Runner,
     RunnerAdmission, RunnerApi, RunnerApiTls, RunnerIssuer, RunnerPayloads, RunnerPostgres, RunnerPostgresTls,
-    RunnerRetention, RunnerStore, SyncMode, Tenants, TlsVersion, Unauthenticated, WhenFull,
+    RunnerRetention, RunnerStore, RunnerTier, SyncMode, Tenants, TlsVersion, Unauthenticated, WhenFull,
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;

@@ -147,6 +147,8 @@ pub(crate) struct Rules {
     pub(crate) takes_calls: bool,
     /// Pools that a tenant can leave by; none on a node that takes no calls, which does not know them.
     pub(crate) pools: Option<Arc<BTreeSet<Box<str>>>>,
+    /// Tiers that a tenant can be in; none on a node that performs no runs.
+    pub(crate) tiers: Option<Arc<BTreeSet<Box<str>>>>,
     /// Whether a secret that cannot be used makes no fault, and what needs it goes without: for last good versions.
     pub(crate) lenient: bool,
 }
@@ -165,6 +167,7 @@ impl Rules {
             body_bytes_room: appliance.body_bytes_room(),
             takes_calls: appliance.egress.enabled,
             pools: appliance.egress.enabled.then(|| Arc::new(appliance.egress.pool_names())),
+            tiers: appliance.runner.enabled.then(|| Arc::new(appliance.runner.tier_names())),
             lenient: false,
         }
     }
@@ -310,7 +313,7 @@ fn build(
     }
     let tables = egress::Tables { egress: table.egress, connections: table.connection, credentials: table.credential };
     let egress = egress::build(document, tables, rules, resolve);
-    let runner = runner::build(document, table.runner);
+    let runner = runner::build(document, table.runner, rules);
     let rare = (!table.limits.is_none() || !schemes.is_empty() || egress.is_some() || runner.is_some())
         .then(|| Box::new(RareTenant { limits: table.limits, schemes: schemes.into(), egress, runner }));
     // Faults are said of the file, whoever it claims to be.

@@ -27,10 +27,12 @@ pub struct NamesRead {
     pub classes: bool,
     /// Those of `egress.pool`.
     pub pools: bool,
+    /// Those of `runner.tier`.
+    pub tiers: bool,
 }
 
 impl NamesRead {
-    pub(crate) const ALL: Self = Self { classes: true, pools: true };
+    pub(crate) const ALL: Self = Self { classes: true, pools: true, tiers: true };
 }
 
 /// Of a faulty appliance's file, enough to look at the tenants' files by. None where `tenants.directory` cannot be made
@@ -45,6 +47,7 @@ pub fn appliance_in_part(path: &Path) -> Option<ApplianceInPart> {
     let names = NamesRead {
         classes: document.is_read_in_each("log.retention", "name"),
         pools: document.is_read_in_each("egress.pool", "name") && document.is_sound("egress.enabled"),
+        tiers: document.is_read_in_each("runner.tier", "name") && document.is_sound("runner.enabled"),
     };
     // What is wrong with a table, such as a key that is unknown in it, leaves its keys as they are.
     let mut misread = document.keys_with_errors();

@@ -1,6 +1,6 @@
 //! What no key of `[runner]` can see alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -23,7 +23,46 @@ pub(super) fn cross_check(check: &mut Check<'_, '_, '_>, appliance: &Appliance) 
     issuer(check, appliance);
     directories(check, appliance);
     times(check, runner);
+    tiers(check, runner);
     postgres(check, runner);
+}
+
+/// What is reserved is nobody else's, so that something has to be left.
+fn tiers(check: &mut Check<'_, '_, '_>, runner: &Runner) {
+    let indexes =
+        check.document.within("runner", |document| document.within("tier", |document| document.indexes_read()));
+    let mut named: BTreeMap<&str, u32> = BTreeMap::new();
+    for (index, tier) in indexes.zip(&runner.tier) {
+        let name = &tier.name;
+        if let Some(first) = named.insert(&name.value, name.line).filter(|_| !name.value.is_empty()) {
+            let message = format!("\"{}\" is the tier of line {first} too; give each its own name", name.value);
+            check.document.within("runner", |document| {
+                document.within("tier", |document| {
+                    document.within_index(index, |document| {
+                        document.within("name", |document| document.fault_in_line(name.line, message));
+                    });
+                });
+            });
+        }
+    }
+    let percent: u32 = runner.tier.iter().map(|tier| u32::from(tier.reserve_percent)).sum();
+    if percent >= 100 && check.sound(&["runner.tier"]) {
+        let message = format!(
+            "reserves {percent} % of the slots in all, and tenants of no tier, or beyond what is reserved for theirs, would never run; leave some"
+        );
+        check.fault(&["runner", "tier"], &message);
+    }
+    let unheard = runner
+        .tier
+        .iter()
+        .find(|tier| tier.reserve_percent > 0 && Runner::reserved_slots(runner.slots, tier.reserve_percent) == 0);
+    if let Some(tier) = unheard.filter(|_| check.sound(&["runner.tier", "runner.slots"])) {
+        let message = format!(
+            "reserves {} % for \"{}\", which of {} slots is less than one: nothing is reserved; raise it, or runner.slots",
+            tier.reserve_percent, tier.name.value, runner.slots
+        );
+        check.warn(&["runner", "tier"], &message);
+    }
 }
 
 fn listeners(check: &mut Check<'_, '_, '_>, appliance: &Appliance) {

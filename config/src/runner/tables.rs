@@ -2,12 +2,18 @@
 
 use super::tenant::RunnerScope;
 use crate::egress::token_hash;
-use crate::form::{Choice, List, Located, Maybe, Moment, Placed, Table, needed, settings};
+use crate::form::{Choice, Count, List, Located, Maybe, Moment, Placed, Table, needed, settings};
 use crate::settings::class_name;
 
 settings! {
-    /// Who may ask for the tenant's runs.
+    /// Who may ask for the tenant's runs, and how many of them go on at one time.
     pub(crate) struct RunnerTable {
+        /// Its tier, one of `[[runner.tier]]` of the appliance's file.
+        tier: Option<Located<String>> = None, Maybe(Placed(class_name())), live,
+            "Without it, the one named `default`, if there is one.";
+        /// Runs of this tenant that are worked on at one time, if that is less than its tier allows.
+        concurrency: Option<u32> = None, Maybe(Count(1..=65_536)), live,
+            "For whom fewer at a time is better: a provider that takes one call after the other, or an order that has to be kept.";
         /// Tokens of the runner's API (`runner.api` of the appliance's file).
         token: Vec<Located<RunnerTokenTable>> = Vec::new(), List(Placed(Table), 0..=1024), live, "";
     }

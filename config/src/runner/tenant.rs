@@ -7,6 +7,10 @@ use std::fmt;
 pub struct TenantRunner {
     /// Names are distinct, and so are digests.
     pub tokens: Box<[RunnerToken]>,
+    /// Name of one of the appliance's tiers; none: the one named `default`.
+    pub tier: Option<Box<str>>,
+    /// Runs that are worked on at one time, at most.
+    pub concurrency: Option<u32>,
 }
 
 /// What the holder of a token may do. Each includes those before it.

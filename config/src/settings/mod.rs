@@ -36,7 +36,9 @@ pub use pool::{Pool, PoolAddress};
 pub use quota::{Quota, QuotaBreaker, QuotaDegraded, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore};
 pub use quota_redis::{QuotaRedis, QuotaRedisTls, RedisMode};
 pub use ranges::EgressRanges;
-pub use runner::{Runner, RunnerAdmission, RunnerIssuer, RunnerPayloads, RunnerRetention, RunnerStore};
+pub use runner::{
+    DEFAULT_TIER, Runner, RunnerAdmission, RunnerIssuer, RunnerPayloads, RunnerRetention, RunnerStore, RunnerTier,
+};
 pub use runner_api::{RunnerApi, RunnerApiTls};
 pub use runner_postgres::{RunnerPostgres, RunnerPostgresTls};
 

@@ -3,12 +3,15 @@
 //! Nothing of it lets a call out: the way out is another role, here or on another machine, and the runner reaches it as
 //! every caller does.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::issuer::{absolute, operator_reference};
-use super::{RunnerApi, RunnerPostgres};
-use crate::form::{AtLine, Bytes, Choice, Count, Flag, Lined, Maybe, Span, Table, Text, path, settings, shown, text};
+use super::{RunnerApi, RunnerPostgres, class_name};
+use crate::form::{
+    AtLine, Bytes, Choice, Count, Flag, Lined, List, Maybe, Span, Table, Text, needed, path, settings, shown, text,
+};
 use crate::units::{GIB, KIB, MIB, TIB, days, seconds};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -45,6 +48,8 @@ settings! {
         /// Runs that are worked on at one time.
         slots: u32 = 512, Count(1..=65_536), restart,
             "A run mostly waits for a provider, and holds some 20 KiB meanwhile. No tenant has all of them while another one waits.";
+        /// Tiers of tenants: slots that are kept for them, and how many one of them may hold.
+        tier: Vec<RunnerTier> = Vec::new(), List(Table, 0..=7), live, "";
         /// How long a lease of a run holds that is not renewed.
         lease: Duration = seconds(30), Span(seconds(1)..=seconds(600)), restart,
             "After a crash of a node, its runs go on elsewhere this late. Alone, a node takes its own up again at once.";
@@ -66,6 +71,18 @@ settings! {
         api: RunnerApi = RunnerApi::default(), Table, restart, "";
         /// Where the PostgreSQL is that `runner.store = "postgres"` asks.
         postgres: RunnerPostgres = RunnerPostgres::default(), Table, restart, "";
+    }
+
+    /// What tenants of one kind have of the slots.
+    pub struct RunnerTier {
+        /// Its name: tenants' files refer to it. Those that name none are in the one named `default`, if there is one.
+        name: AtLine<String> = AtLine::default(), needed(Lined(class_name())), live, "Tenants' files refer to it.";
+        /// Part of the slots that only its tenants get, in per cent. Beyond it they have their turn at those that nobody reserves.
+        reserve_percent: u16 = 0, Count(0..=99), live,
+            "What is reserved stands empty while its tenants have nothing to run: it is for whom a promise was made to.";
+        /// Runs of one of its tenants that are worked on at one time, whoever else waits.
+        concurrency: Option<u32> = None, Maybe(Count(1..=65_536)), live,
+            "Without it, as many as there are slots; while others wait, no tenant has more than its part all the same.";
     }
 
     /// Who vouches for the runner's calls.
@@ -121,7 +138,20 @@ settings! {
     }
 }
 
+/// Tenants that name no tier are in the one of this name.
+pub const DEFAULT_TIER: &str = "default";
+
 impl Runner {
+    /// Names that a tenant's file can have.
+    pub(crate) fn tier_names(&self) -> BTreeSet<Box<str>> {
+        self.tier.iter().map(|tier| tier.name.value.as_str()).chain([DEFAULT_TIER]).map(Box::from).collect()
+    }
+
+    /// Slots that a tier reserves, of as many as there are.
+    pub fn reserved_slots(slots: u32, reserve_percent: u16) -> u32 {
+        u32::try_from(u64::from(slots) * u64::from(reserve_percent) / 100).unwrap_or(slots)
+    }
+
     /// Relative paths, and references to files, are meant relative to the file that they stand in.
     pub(crate) fn resolve_paths(&mut self, directory: &Path) {
         if self.directory.is_relative() {

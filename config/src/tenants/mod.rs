@@ -230,7 +230,8 @@ impl<C: InForce> TenantFiles<C> {
 
         let rules = Rules::of(appliance);
         let pools = rules.pools.clone().filter(|_| self.names.pools);
-        let rules = Rules { knows_classes: self.names.classes, pools, ..rules };
+        let tiers = rules.tiers.clone().filter(|_| self.names.tiers);
+        let rules = Rules { knows_classes: self.names.classes, pools, tiers, ..rules };
         self.digester.settle_on(&rules, &settings.allow_env);
         let neighbours = self.apart.then(|| Neighbours::new(&listing.ids));
         let mut reader = Reader {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use domain::{Clock, TenantId};
 use tokio::sync::{Notify, watch};
 
-use super::core::{Core, Left, Now, Picked, Taken};
+use super::core::{Core, Left, LimitsFault, Member, Now, Picked, Taken, Tier};
 use super::snapshot::{Snapshot, Turns, Waits};
 use super::{Queue, Tiers};
 use crate::ids::RunId;
@@ -105,11 +105,11 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    fn hand_in(&self, tenant: &TenantId, run: RunId, hand_in: impl FnOnce(&mut Core, Now, u8) -> Taken) -> Taken {
-        let (now, tier) = (self.now(), self.tiers.tier_of(tenant));
+    fn hand_in(&self, tenant: &TenantId, run: RunId, hand_in: impl FnOnce(&mut Core, Now, Member) -> Taken) -> Taken {
+        let (now, of) = (self.now(), self.tiers.member_of(tenant));
         let mut state = self.lock();
         let first_due = state.core.next_unix_ms();
-        let taken = hand_in(&mut state.core, now, tier);
+        let taken = hand_in(&mut state.core, now, of);
         match taken {
             Taken::Queued => self.wake.notify_one(),
             // Earlier than what is slept until.
@@ -143,6 +143,17 @@ impl Handle {
         self.0.lock().core.queued_of(tenant, class)
     }
 
+    /// The tiers have changed, or where tenants belong: what waits, and what is under way, is counted anew.
+    ///
+    /// # Errors
+    /// The tiers cannot be kept, and all is as it was.
+    pub fn set_tiers(&self, tiers: Vec<Tier>) -> Result<(), LimitsFault> {
+        let Shared { tiers: members, wake, .. } = &*self.0;
+        let set = self.0.lock().core.set_tiers(tiers, |tenant| members.member_of(tenant));
+        wake.notify_one();
+        set
+    }
+
     /// Everything that there is to be seen.
     pub fn snapshot(&self) -> Snapshot {
         const TOP: usize = 10;
@@ -164,20 +175,20 @@ impl Handle {
 
     /// A run that was found open.
     pub(super) fn offer(&self, tenant: &TenantId, run: RunId, class: QueueClass, at_unix_ms: u64) -> Taken {
-        self.0.hand_in(tenant, run, |core, now, tier| core.offer(now, tenant, tier, run, class, at_unix_ms))
+        self.0.hand_in(tenant, run, |core, now, of| core.offer(now, tenant, of, run, class, at_unix_ms))
     }
 }
 
 impl Queue for Handle {
     fn enqueue(&self, tenant: TenantId, run: RunId, class: QueueClass) {
-        self.0.hand_in(&tenant, run, |core, now, tier| core.enqueue(now, &tenant, tier, run, class));
+        self.0.hand_in(&tenant, run, |core, now, of| core.enqueue(now, &tenant, of, run, class));
     }
 
     fn enqueue_at(&self, tenant: TenantId, run: RunId, class: QueueClass, at_unix_ms: u64) {
-        self.0.hand_in(&tenant, run, |core, now, tier| core.enqueue_at(now, &tenant, tier, run, class, at_unix_ms));
+        self.0.hand_in(&tenant, run, |core, now, of| core.enqueue_at(now, &tenant, of, run, class, at_unix_ms));
     }
 
     fn nudge(&self, tenant: &TenantId, run: RunId) {
-        self.0.hand_in(tenant, run, |core, now, tier| core.nudge(now, tenant, tier, run));
+        self.0.hand_in(tenant, run, |core, now, of| core.nudge(now, tenant, of, run));
     }
 }

@@ -20,7 +20,7 @@ use crate::ids::RunId;
 use crate::ledger::{BoxFuture, QueueClass};
 
 pub use handle::Handle;
-pub use recovery::{ActiveRun, OpenPage, OpenRuns, OpenRunsError, Sources};
+pub use recovery::{ActiveRun, OpenPage, OpenRuns, OpenRunsError, Reminders, Sources, StillWaiting};
 pub use service::{Drained, Scheduler, Settings};
 pub use snapshot::{Snapshot, Waits};
 
@@ -39,6 +39,8 @@ pub struct Turn {
     pub class: QueueClass,
     /// Changes when somebody appended something to the run that its worker did not write: a cancellation above all.
     pub nudged: tokio::sync::watch::Receiver<u64>,
+    /// True once the process stops: what is under way is taken to its end and written, and nothing new is begun.
+    pub stopping: tokio::sync::watch::Receiver<bool>,
 }
 
 /// Why a turn is over.
@@ -66,10 +68,9 @@ pub trait Queue: Send + Sync + fmt::Debug {
     fn nudge(&self, tenant: &TenantId, run: RunId);
 }
 
-/// Which tier a tenant is in; asked for each run that is handed in, so it must be quick.
+/// Which tier a tenant is in, and how many slots it may hold; asked for each run that is handed in, so it must be quick.
 pub trait Tiers: Send + Sync + fmt::Debug {
-    /// A place in [`core::Limits::tiers`].
-    fn tier_of(&self, tenant: &TenantId) -> u8;
+    fn member_of(&self, tenant: &TenantId) -> core::Member;
 }
 
 /// Everybody is in the first tier.
@@ -77,7 +78,7 @@ pub trait Tiers: Send + Sync + fmt::Debug {
 pub struct OneTier;
 
 impl Tiers for OneTier {
-    fn tier_of(&self, _tenant: &TenantId) -> u8 {
-        0
+    fn member_of(&self, _tenant: &TenantId) -> core::Member {
+        core::Member::of(0)
     }
 }

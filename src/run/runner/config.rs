@@ -12,6 +12,7 @@ use domain::{ConnectionId, EndpointId, TenantId};
 use egress::caller::SigningKey;
 use runner::connector::Configured;
 
+use super::tiers::TierTable;
 use super::tokens::Tokens;
 
 /// One swap puts all of it in force.
@@ -21,6 +22,7 @@ pub(crate) struct InForce {
     /// By tenant: its connections, each with the manifest of its connector.
     pub(super) connections: HashMap<TenantId, HashMap<ConnectionId, Arc<Manifest>>>,
     pub(super) signer: Option<Arc<Signer>>,
+    pub(super) tiers: TierTable,
     endpoints: Endpoints,
 }
 
@@ -155,10 +157,14 @@ pub(super) fn in_force<'t>(
     let (tokens, mut faults) = Tokens::of(tenants.clone());
     let mut connections = HashMap::new();
     let mut endpoints = Endpoints::default();
+    let mut tiers = TierTable::of(&appliance.runner);
     for tenant in tenants {
         let hashes = tenant.endpoints.iter().map(|endpoint| endpoints.hasher.hash_one((&tenant.id, &endpoint.id)));
         endpoints.known.extend(hashes.collect::<Vec<_>>());
         faults.extend(unvouched(appliance, tenant));
+        if let Some(own) = tenant.runner() {
+            tiers.add(&tenant.id, own);
+        }
         let own = tenant.egress().map(|egress| &egress.connections[..]).unwrap_or_default();
         let own = own.iter().filter_map(|connection| {
             // One that no connector has was told where calls are judged.
@@ -166,7 +172,8 @@ pub(super) fn in_force<'t>(
         });
         connections.insert(tenant.id.clone(), own.collect());
     }
-    (InForce { tokens, connections, signer: Some(Arc::clone(&judged.signer)), endpoints }, faults)
+    let signer = Some(Arc::clone(&judged.signer));
+    (InForce { tokens, connections, signer, tiers, endpoints }, faults)
 }
 
 /// Connections of the files that are in force at the moment at which it is asked.

@@ -23,6 +23,7 @@ mod live;
 mod metered;
 mod metrics;
 mod ports;
+mod tiers;
 mod tokens;
 
 use std::path::{Path, PathBuf};
@@ -105,6 +106,7 @@ pub(crate) struct Loader {
     environment: Arc<dyn Environment>,
     clock: Arc<dyn Clock>,
     config: Arc<ArcSwap<InForce>>,
+    live: Arc<ArcSwapOption<Live>>,
     /// TLS of the API, from the first load on where there is any.
     listener: Arc<OnceLock<Tls>>,
 }
@@ -141,7 +143,11 @@ impl Loader {
         tenants: impl Iterator<Item = &'t Tenant> + Clone,
     ) -> Vec<Fault> {
         let (in_force, faults) = config::in_force(appliance, &accepted.0, tenants);
+        let tiers = in_force.tiers.tiers();
         self.config.store(Arc::new(in_force));
+        if let Some(live) = self.live.load_full() {
+            live.set_tiers(tiers);
+        }
         faults
     }
 }
@@ -202,6 +208,7 @@ impl Runner {
             environment: Arc::clone(environment),
             clock: Arc::clone(clock),
             config: Arc::clone(&config),
+            live: Arc::clone(&live),
             listener: Arc::default(),
         };
         let opening = Opening {

@@ -20,6 +20,22 @@ pub struct Tier {
     pub reserve: u32,
 }
 
+/// Where a tenant belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// A place in [`Limits::tiers`].
+    pub tier: u8,
+    /// Most slots that it holds at a time, where that is less than its tier's.
+    pub slots_max: u32,
+}
+
+impl Member {
+    /// Bounded by its tier alone.
+    pub fn of(tier: u8) -> Self {
+        Self { tier, slots_max: u32::MAX }
+    }
+}
+
 /// Bounds of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -74,6 +90,7 @@ impl Limits {
         if let Some(tier) = self.tiers.iter().position(|tier| tier.slots_max == 0) {
             return Err(LimitsFault::NoSlot { tier });
         }
+        // What is reserved is nobody else's: without a shared slot tenants of other tiers would wait for ever.
         let reserved: u64 = self.tiers.iter().map(|tier| u64::from(tier.reserve)).sum();
         if reserved >= u64::from(slots) {
             return Err(LimitsFault::Reserve { reserved, slots });
@@ -98,10 +115,12 @@ impl Limits {
         if shared < FEWEST { 0 } else { (shared / PART).max(1) }
     }
 
-    /// Slot-milliseconds that one tenant may have of the last 60 s: max(5 %, pool ÷ tenants waiting, 1 slot).
-    pub(super) fn cap_slot_ms(&self, waiting: u32) -> u64 {
+    /// Slot-milliseconds that one tenant of a tier may have of the last 60 s: max(5 %, pool ÷ tenants waiting, 1 slot). Its
+    /// pool is what its tier can have: the shared slots, and those that it reserves.
+    pub(super) fn cap_slot_ms(&self, tier: usize, waiting: u32) -> u64 {
         const PART: u64 = 20;
-        let pool = u64::from(self.slots) * WINDOW_SECONDS * 1000;
+        let reserve = self.tiers.get(tier).map_or(0, |tier| tier.reserve);
+        let pool = u64::from(self.shared().saturating_add(reserve)) * WINDOW_SECONDS * 1000;
         let one = WINDOW_SECONDS * 1000;
         (pool / PART).max(pool / u64::from(waiting.max(1))).max(one)
     }
@@ -113,13 +132,17 @@ mod tests {
 
     #[test]
     fn the_cap_is_the_largest_of_three() {
-        let of = |slots, waiting| Limits::of_slots(slots).cap_slot_ms(waiting);
+        let of = |slots, waiting| Limits::of_slots(slots).cap_slot_ms(0, waiting);
         assert_eq!(of(512, 0), 512 * 60_000);
         assert_eq!(of(512, 1), 512 * 60_000);
         assert_eq!(of(512, 2), 256 * 60_000);
         assert_eq!(of(400, 20), 20 * 60_000);
         assert_eq!(of(400, 1000), 20 * 60_000, "5 %");
         assert_eq!(of(8, 1000), 60_000, "one slot");
+        let tiers = vec![Tier { slots_max: 512, reserve: 0 }, Tier { slots_max: 512, reserve: 112 }];
+        let tiered = Limits { tiers, ..Limits::of_slots(512) };
+        assert_eq!(tiered.cap_slot_ms(0, 2), 200 * 60_000, "of what it can have");
+        assert_eq!(tiered.cap_slot_ms(1, 2), 256 * 60_000);
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //!
 //! **Turns may be long** (a turn is a provider's answer, and nobody takes a slot away from it), and a pool that is full of
 //! them helps no newcomer. So the last sixteenth of the shared slots (at least one of four) is given to tenants that hold
-//! none. Beyond that a **tier** may reserve slots for its tenants, and bound the slots that one of them has.
+//! none. Beyond that a **tier** may reserve slots for its tenants, and bound the slots that one of them has; a tenant may have
+//! a bound of its own below that. Both may change while runs wait and are under way ([`Core::set_tiers`]).
 //!
 //! **Classes** of one tenant: interactive first, and bulk never starves. See [`tenant`].
 //!
@@ -37,7 +38,7 @@ use tenant::{Place, Ring, Tenants, class_index};
 use timers::Timers;
 use window::Window;
 
-pub use self::limits::{Limits, LimitsFault, TIERS_MAX, Tier};
+pub use self::limits::{Limits, LimitsFault, Member, TIERS_MAX, Tier};
 
 mod limits;
 
@@ -147,12 +148,12 @@ impl Core {
     }
 
     /// The run can go on now. One that is under way gets another turn behind this one.
-    pub fn enqueue(&mut self, now: Now, tenant: &TenantId, tier: u8, run: RunId, class: QueueClass) -> Taken {
+    pub fn enqueue(&mut self, now: Now, tenant: &TenantId, of: Member, run: RunId, class: QueueClass) -> Taken {
         let Some(at) = self.slab.find(run) else {
             if self.queued() >= u64::from(self.limits.queued_max) {
                 return self.leave_out(now.unix_ms);
             }
-            let at = self.add(tenant, tier, run, class);
+            let at = self.add(tenant, of, run, class);
             self.queue(at, now);
             return Taken::Queued;
         };
@@ -188,19 +189,19 @@ impl Core {
         &mut self,
         now: Now,
         tenant: &TenantId,
-        tier: u8,
+        of: Member,
         run: RunId,
         class: QueueClass,
         at_unix_ms: u64,
     ) -> Taken {
         if at_unix_ms <= now.unix_ms {
-            return self.enqueue(now, tenant, tier, run, class);
+            return self.enqueue(now, tenant, of, run, class);
         }
         let Some(at) = self.slab.find(run) else {
             if self.timers.len() >= self.limits.parked_max as usize {
                 return self.leave_out(at_unix_ms);
             }
-            let at = self.add(tenant, tier, run, class);
+            let at = self.add(tenant, of, run, class);
             self.park(at, at_unix_ms);
             return Taken::Parked;
         };
@@ -228,7 +229,7 @@ impl Core {
         &mut self,
         now: Now,
         tenant: &TenantId,
-        tier: u8,
+        of: Member,
         run: RunId,
         class: QueueClass,
         at_unix_ms: u64,
@@ -236,15 +237,15 @@ impl Core {
         match self.slab.find(run).map(|at| self.slab.get(at).tenant) {
             Some(at) if self.tenants.get(at).name != *tenant => Taken::Mismatch,
             Some(_) => Taken::Known,
-            None => self.enqueue_at(now, tenant, tier, run, class, at_unix_ms),
+            None => self.enqueue_at(now, tenant, of, run, class, at_unix_ms),
         }
     }
 
     /// Somebody appended something to the run. One that is parked, or unknown, is asked now.
-    pub fn nudge(&mut self, now: Now, tenant: &TenantId, tier: u8, run: RunId) -> Taken {
+    pub fn nudge(&mut self, now: Now, tenant: &TenantId, of: Member, run: RunId) -> Taken {
         let known = self.slab.find(run).map(|at| self.slab.get(at));
         let class = known.map_or(QueueClass::ParkedRelease, |entry| entry.class);
-        self.enqueue(now, tenant, tier, run, class)
+        self.enqueue(now, tenant, of, run, class)
     }
 
     /// Takes a run away that waits; false where none does.
@@ -348,6 +349,34 @@ impl Core {
         self.drop_if_gone(tenant_at);
     }
 
+    /// Other tiers from now on, and where each tenant is among them. Nobody loses a slot that he holds: who has more than he may
+    /// now have is given none until he has less.
+    ///
+    /// It goes through all tenants with runs here.
+    ///
+    /// # Errors
+    /// The tiers cannot be kept, and nothing has changed.
+    pub fn set_tiers(&mut self, tiers: Vec<Tier>, of: impl Fn(&TenantId) -> Member) -> Result<(), LimitsFault> {
+        let limits = Limits { tiers, ..self.limits.clone() };
+        limits.check()?;
+        let mut all: Vec<(u64, u32)> = self.tenants.all().map(|(at, tenant)| (tenant.stamp, at)).collect();
+        // In the order in which they wait.
+        all.sort_unstable();
+        for (_, at) in &all {
+            self.leave_ring(*at);
+        }
+        self.limits = limits;
+        self.held = [0; TIERS_MAX];
+        for (_, at) in all {
+            let of = self.known(of(&self.tenants.get(at).name));
+            let tenant = self.tenants.get_mut(at);
+            (tenant.tier, tenant.slots_max) = (of.tier, of.slots_max);
+            self.held[usize::from(of.tier)] += tenant.running;
+            self.enter_ring(at);
+        }
+        Ok(())
+    }
+
     /// Is it time to look in the ledger for runs that were left out? Answers yes once for each time that there is reason
     /// to: what is left out from then on is for the next time.
     pub fn wants_scan(&mut self, now_unix_ms: u64) -> bool {
@@ -440,12 +469,13 @@ impl Core {
         Some(self.under_cap(&tiers, now_ms).unwrap_or(first_busy))
     }
 
-    /// The first of those that hold slots that is not over the cap. At most twenty can be over it, for it is a twentieth
-    /// of the pool or more: so few are passed over.
+    /// The first of those that hold slots that is not over the cap. At most twenty of a tier can be over it, for it is a
+    /// twentieth of its pool or more: so few are passed over.
     fn under_cap(&mut self, tiers: &[usize], now_ms: u64) -> Option<u32> {
-        let cap = self.limits.cap_slot_ms(self.waiting());
+        let waiting = self.waiting();
         let mut found: Option<(u64, u32)> = None;
         for tier in tiers {
+            let cap = self.limits.cap_slot_ms(*tier, waiting);
             let mut at = self.busy[*tier].head;
             while at != NONE {
                 let tenant = self.tenants.get_mut(at);
@@ -468,14 +498,14 @@ impl Core {
         Taken::LeftOut
     }
 
-    fn add(&mut self, tenant: &TenantId, tier: u8, run: RunId, class: QueueClass) -> u32 {
-        let tier = tier.min(u8::try_from(self.limits.tiers.len() - 1).expect("tiers are few"));
+    fn add(&mut self, tenant: &TenantId, of: Member, run: RunId, class: QueueClass) -> u32 {
+        let of = self.known(of);
         let tenant = match self.tenants.find(tenant) {
             Some(at) => {
-                self.set_tier(at, tier);
+                self.set_member(at, of);
                 at
             }
-            None => self.tenants.add(tenant, tier),
+            None => self.tenants.add(tenant, of),
         };
         self.slab.insert(Entry {
             run,
@@ -544,7 +574,8 @@ impl Core {
     fn enter_ring(&mut self, at: u32) {
         let tenant = self.tenants.get(at);
         let tier = usize::from(tenant.tier);
-        if tenant.place != Place::Out || tenant.queued() == 0 || tenant.running >= self.limits.tiers[tier].slots_max {
+        let slots_max = tenant.slots_max.min(self.limits.tiers[tier].slots_max);
+        if tenant.place != Place::Out || tenant.queued() == 0 || tenant.running >= slots_max {
             return;
         }
         self.stamp += 1;
@@ -554,17 +585,23 @@ impl Core {
         ring.push(&mut self.tenants, at, self.stamp);
     }
 
-    /// A tenant may have come into another tier since it was here first.
-    fn set_tier(&mut self, at: u32, tier: u8) {
+    /// A tier that is not there is the last.
+    fn known(&self, of: Member) -> Member {
+        Member { tier: of.tier.min(u8::try_from(self.limits.tiers.len() - 1).expect("tiers are few")), ..of }
+    }
+
+    /// A tenant may have come into another tier since it was here first, or have another bound.
+    fn set_member(&mut self, at: u32, of: Member) {
         let tenant = self.tenants.get(at);
-        let (before, running) = (tenant.tier, tenant.running);
-        if before == tier {
+        let (before, running) = (tenant.member(), tenant.running);
+        if before == of {
             return;
         }
         self.leave_ring(at);
-        self.tenants.get_mut(at).tier = tier;
-        self.held[usize::from(before)] -= running;
-        self.held[usize::from(tier)] += running;
+        let tenant = self.tenants.get_mut(at);
+        (tenant.tier, tenant.slots_max) = (of.tier, of.slots_max);
+        self.held[usize::from(before.tier)] -= running;
+        self.held[usize::from(of.tier)] += running;
         self.enter_ring(at);
     }
 

@@ -52,7 +52,7 @@ fn simulate(slots: u32, loads: &[Load], turn_ms: u64, long_per_mille: u64, secon
     let mut outcome = Outcome { waits_ms: vec![Vec::new(); loads.len()], used_ms: vec![0; loads.len()] };
     let mut hand_in = |core: &mut Core, of: usize, now: u64| {
         number += 1;
-        core.enqueue(at(now), &tenant(of), 0, run(number), loads[of].class);
+        core.enqueue(at(now), &tenant(of), Member::of(0), run(number), loads[of].class);
     };
     for (of, load) in loads.iter().enumerate() {
         (0..load.burst).for_each(|_| hand_in(&mut core, of, 0));
@@ -121,6 +121,61 @@ fn long_turns_of_a_hog_delay_nobody_either() {
     assert!(outcome.quantile_ms(1..21, 990) <= 1000);
 }
 
+/// The promise of a tier: whatever the others have, its tenants have the slots that it reserves; measured over two minutes of a
+/// pool that everybody wants all of. What a tier reserves and does not use nobody has, and what it does not reserve is shared.
+#[test]
+fn a_tier_has_what_it_reserves_whatever_others_want() {
+    let tiers = vec![
+        Tier { slots_max: 100, reserve: 0 },
+        Tier { slots_max: 100, reserve: 8 },
+        Tier { slots_max: 3, reserve: 0 },
+    ];
+    let tier_of = |of: usize| [0, 0, 0, 0, 1, 2][of];
+    let mut core = Core::new(Limits { tiers, ..Limits::of_slots(32) });
+    let (mut seeded, mut number) = (Seeded(11), 0);
+    let mut ends: BinaryHeap<Reverse<(u64, u32, usize)>> = BinaryHeap::new();
+    let mut used = [0_u64; 6];
+    let mut gold_waits = Vec::new();
+    let mut most = [0_usize; 6];
+    for now in 0..180_000_u64 {
+        for of in 0..6 {
+            // The tenant of the reserve comes after a minute, when all else is full.
+            while (of != 4 || now >= 60_000) && core.queued_of(&tenant(of), QueueClass::Interactive) < 20 {
+                number += 1;
+                core.enqueue(at(now), &tenant(of), Member::of(tier_of(of)), run(number), QueueClass::Interactive);
+            }
+        }
+        while let Some(Reverse((_, slot, _))) = ends.peek().filter(|Reverse((end, ..))| *end <= now) {
+            core.finish(at(now), *slot, Left::Over);
+            ends.pop();
+        }
+        core.release(at(now), 1024);
+        while let Some(picked) = core.next(at(now)) {
+            let of = (0..6).find(|of| tenant(*of) == picked.tenant).unwrap();
+            let takes = 100 + seeded.below(400);
+            used[of] += if now >= 60_000 { takes } else { 0 };
+            if of == 4 && now < 60_100 {
+                gold_waits.push(picked.waited_ms);
+            }
+            ends.push(Reverse((now + takes, picked.slot, of)));
+            let held = ends.iter().filter(|Reverse((.., holder))| *holder == of).count();
+            most[of] = most[of].max(held);
+        }
+    }
+    let seconds = used.map(|ms| ms / 1000);
+    println!(
+        "32 slots, 8 reserved for the fifth, the sixth bounded to 3: slot-seconds of 120 s {seconds:?}, most {most:?}"
+    );
+    assert!(gold_waits.len() >= 8 && gold_waits.iter().take(8).all(|wait| *wait == 0), "{gold_waits:?}");
+    assert!(seconds[4] >= 8 * 120 * 95 / 100, "what is reserved is had");
+    assert_eq!(most[5], 3, "a bound is kept, and used");
+    let others = &seconds[..4];
+    let all: u64 = others.iter().sum();
+    for used in others {
+        assert!((all * 20 / 100..all * 30 / 100).contains(used), "those of one tier have the same: {seconds:?}");
+    }
+}
+
 /// A hog whose work never ends, in a pool that is too small for all: nobody starves, and nobody has more than the cap.
 #[test]
 fn in_a_pool_that_is_too_small_everybody_has_the_same() {
@@ -148,7 +203,7 @@ fn who_has_long_turns_has_no_more_than_its_share() {
         for of in 0..2 {
             while core.queued_of(&tenant(of), QueueClass::Interactive) < 50 {
                 number += 1;
-                core.enqueue(at(now), &tenant(of), 0, run(number), QueueClass::Interactive);
+                core.enqueue(at(now), &tenant(of), Member::of(0), run(number), QueueClass::Interactive);
             }
         }
         while let Some(Reverse((_, slot))) = ends.peek().filter(|Reverse((end, _))| *end <= now) {
@@ -176,7 +231,7 @@ fn a_million_parked_runs_take_less_than_128_bytes_each() {
     for number in 0..RUNS {
         let until = at(1 + seeded.below(10_000_000)).unix_ms;
         let of = usize::try_from(number % 1000).unwrap();
-        let taken = core.enqueue_at(at(0), &tenant(of), 0, run(number), QueueClass::ParkedRelease, until);
+        let taken = core.enqueue_at(at(0), &tenant(of), Member::of(0), run(number), QueueClass::ParkedRelease, until);
         assert_eq!(taken, Taken::Parked);
     }
     let bytes = core.bytes() as u64;

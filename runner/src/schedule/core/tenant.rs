@@ -2,6 +2,7 @@
 
 use domain::TenantId;
 
+use super::limits::Member;
 use super::slab::{NONE, Slab, State};
 use super::window::Window;
 use crate::ledger::QueueClass;
@@ -90,6 +91,8 @@ pub(super) struct Tenant {
     pub(super) parked: u32,
     pub(super) running: u32,
     pub(super) tier: u8,
+    /// Its own bound, which may be above its tier's.
+    pub(super) slots_max: u32,
     turn: u8,
     pub(super) place: Place,
     /// Neighbours in the ring.
@@ -101,13 +104,14 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    pub(super) fn new(name: TenantId, tier: u8) -> Self {
+    pub(super) fn new(name: TenantId, of: Member) -> Self {
         Self {
             name,
             queues: [List::EMPTY; 4],
             parked: 0,
             running: 0,
-            tier,
+            tier: of.tier,
+            slots_max: of.slots_max,
             turn: 0,
             place: Place::Out,
             prev: NONE,
@@ -115,6 +119,10 @@ impl Tenant {
             stamp: 0,
             window: None,
         }
+    }
+
+    pub(super) fn member(&self) -> Member {
+        Member { tier: self.tier, slots_max: self.slots_max }
     }
 
     pub(super) fn queued(&self) -> u32 {
@@ -187,8 +195,8 @@ impl Tenants {
         self.all[at as usize].as_mut().expect("whoever has runs or slot-seconds is there")
     }
 
-    pub(super) fn add(&mut self, name: &TenantId, tier: u8) -> u32 {
-        let tenant = Some(Tenant::new(name.clone(), tier));
+    pub(super) fn add(&mut self, name: &TenantId, of: Member) -> u32 {
+        let tenant = Some(Tenant::new(name.clone(), of));
         let at = if let Some(at) = self.free.pop() {
             self.all[at as usize] = tenant;
             at
@@ -198,6 +206,10 @@ impl Tenants {
         };
         self.by_name.insert(name.clone(), at);
         at
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (u32, &Tenant)> {
+        (0..).zip(&self.all).filter_map(|(at, tenant)| Some((at, tenant.as_ref()?)))
     }
 
     pub(super) fn remove(&mut self, at: u32) {

@@ -169,18 +169,18 @@ impl Model {
         let now = self.now();
         match *op {
             Op::Enqueue { tenant: of, run, class } => {
-                let taken = self.core.enqueue(now, &tenant(of), 0, id_of((of, run)), class);
+                let taken = self.core.enqueue(now, &tenant(of), Member::of(0), id_of((of, run)), class);
                 self.hand_in((of, run), 0, taken);
             }
             Op::EnqueueAt { tenant: of, run, class, in_ms } => {
                 let until = now.unix_ms + in_ms;
-                let taken = self.core.enqueue_at(now, &tenant(of), 0, id_of((of, run)), class, until);
+                let taken = self.core.enqueue_at(now, &tenant(of), Member::of(0), id_of((of, run)), class, until);
                 self.hand_in((of, run), until, taken);
             }
             Op::Offer { tenant: of, run, class, in_ms } => {
                 let until = now.unix_ms + in_ms;
                 let is_known = self.runs.contains_key(&(of, run));
-                let taken = self.core.offer(now, &tenant(of), 0, id_of((of, run)), class, until);
+                let taken = self.core.offer(now, &tenant(of), Member::of(0), id_of((of, run)), class, until);
                 if is_known {
                     assert_eq!(taken, Taken::Known);
                 } else {
@@ -188,11 +188,11 @@ impl Model {
                 }
             }
             Op::Nudge { tenant: of, run } => {
-                let taken = self.core.nudge(now, &tenant(of), 0, id_of((of, run)));
+                let taken = self.core.nudge(now, &tenant(of), Member::of(0), id_of((of, run)));
                 self.hand_in((of, run), 0, taken);
                 // Of another tenant it is nobody's.
                 if self.runs.contains_key(&(of, run)) {
-                    let other = self.core.nudge(now, &tenant(of + 1), 0, id_of((of, run)));
+                    let other = self.core.nudge(now, &tenant(of + 1), Member::of(0), id_of((of, run)));
                     assert_eq!(other, Taken::Mismatch);
                 }
             }
@@ -315,7 +315,7 @@ proptest! {
         let tier_of = |of: usize| u8::from(of % 2 == 1);
         let mut running: Vec<(u32, usize)> = Vec::new();
         for (nth, (of, finishes)) in (0_u64..).zip(steps) {
-            core.enqueue(at(nth), &tenant(of), tier_of(of), run(nth), QueueClass::Interactive);
+            core.enqueue(at(nth), &tenant(of), Member::of(tier_of(of)), run(nth), QueueClass::Interactive);
             if finishes && let Some((slot, _)) = running.pop() {
                 core.finish(at(nth), slot, Left::Over);
             }
@@ -339,7 +339,7 @@ proptest! {
 
 fn fill(core: &mut Core, of: usize, class: QueueClass, runs: std::ops::Range<u64>) {
     for number in runs {
-        core.enqueue(at(0), &tenant(of), 0, run(number), class);
+        core.enqueue(at(0), &tenant(of), Member::of(0), run(number), class);
     }
 }
 
@@ -431,7 +431,7 @@ fn who_is_over_the_cap_keeps_one_slot_and_no_more() {
 fn what_is_left_out_is_asked_for_when_there_is_room_or_when_it_is_due() {
     let mut core = Core::new(Limits { queued_max: 4, parked_max: 4, ..Limits::of_slots(1) });
     fill(&mut core, 0, QueueClass::Interactive, 0..4);
-    assert_eq!(core.enqueue(at(0), &tenant(0), 0, run(9), QueueClass::Interactive), Taken::LeftOut);
+    assert_eq!(core.enqueue(at(0), &tenant(0), Member::of(0), run(9), QueueClass::Interactive), Taken::LeftOut);
     assert!(!core.wants_scan(at(0).unix_ms), "no room yet");
     for ms in 0..2 {
         let picked = core.next(at(ms)).unwrap();
@@ -441,7 +441,7 @@ fn what_is_left_out_is_asked_for_when_there_is_room_or_when_it_is_due() {
     assert!(!core.wants_scan(at(2).unix_ms), "once");
     for number in 20..25 {
         let until = at(10_000 + number).unix_ms;
-        let taken = core.enqueue_at(at(2), &tenant(0), 0, run(number), QueueClass::Retry, until);
+        let taken = core.enqueue_at(at(2), &tenant(0), Member::of(0), run(number), QueueClass::Retry, until);
         assert_eq!(taken, if number == 24 { Taken::LeftOut } else { Taken::Parked });
     }
     assert!(!core.wants_scan(at(10_000).unix_ms), "not due");
@@ -453,7 +453,7 @@ fn each_crash_in_a_row_waits_longer_and_a_good_turn_ends_it() {
     let mut core = Core::new(Limits::of_slots(1));
     let mut now = 0;
     let mut waits = Vec::new();
-    core.enqueue(at(0), &tenant(0), 0, run(1), QueueClass::Interactive);
+    core.enqueue(at(0), &tenant(0), Member::of(0), run(1), QueueClass::Interactive);
     for left in [Left::Crashed, Left::Crashed, Left::Crashed, Left::Again { at_unix_ms: 0 }, Left::Crashed] {
         let picked = core.next(at(now)).unwrap();
         core.finish(at(now), picked.slot, left);
@@ -469,9 +469,72 @@ fn each_crash_in_a_row_waits_longer_and_a_good_turn_ends_it() {
 #[test]
 fn a_run_that_moves_up_keeps_what_it_has_waited() {
     let mut core = Core::new(Limits::of_slots(1));
-    core.enqueue(at(0), &tenant(0), 0, run(1), QueueClass::Bulk);
-    assert_eq!(core.enqueue(at(500), &tenant(0), 0, run(1), QueueClass::Interactive), Taken::Known);
+    core.enqueue(at(0), &tenant(0), Member::of(0), run(1), QueueClass::Bulk);
+    assert_eq!(core.enqueue(at(500), &tenant(0), Member::of(0), run(1), QueueClass::Interactive), Taken::Known);
     let picked = core.next(at(700)).unwrap();
     assert_eq!((picked.class, picked.waited_ms, picked.is_alone), (QueueClass::Interactive, 700, true));
     assert_eq!(core.queued_of(&tenant(0), QueueClass::Bulk), 0);
+}
+
+/// As many turns as there can be of these tenants, each with runs without end.
+fn filled(core: &mut Core, tenants: std::ops::Range<usize>, of: impl Fn(usize) -> Member) -> Vec<(u32, usize)> {
+    for nth in 0..40 {
+        for number in tenants.clone() {
+            core.enqueue(at(0), &tenant(number), of(number), run(number as u64 * 1000 + nth), QueueClass::Interactive);
+        }
+    }
+    let mut held = Vec::new();
+    while let Some(picked) = core.next(at(0)) {
+        held.push((picked.slot, tenants.clone().find(|number| tenant(*number) == picked.tenant).unwrap()));
+    }
+    held
+}
+
+fn held_by(held: &[(u32, usize)], number: usize) -> usize {
+    held.iter().filter(|(_, of)| *of == number).count()
+}
+
+#[test]
+fn a_tenant_may_have_a_bound_of_its_own_below_its_tiers() {
+    let tiers = vec![Tier { slots_max: 5, reserve: 0 }];
+    let mut core = Core::new(Limits { tiers, ..Limits::of_slots(20) });
+    let own = [u32::MAX, 2, 9, 0];
+    let held = filled(&mut core, 0..4, |number| Member { tier: 0, slots_max: own[number] });
+    assert_eq!([0, 1, 2, 3].map(|number| held_by(&held, number)), [5, 2, 5, 0]);
+}
+
+#[test]
+fn tiers_change_while_runs_wait_and_are_under_way() {
+    let all = |slots_max| vec![Tier { slots_max, reserve: 0 }];
+    let mut core = Core::new(Limits { tiers: all(100), ..Limits::of_slots(16) });
+    let mut held = filled(&mut core, 0..2, |_| Member::of(0));
+    assert_eq!(held.len(), 15, "the last one is a newcomer's");
+
+    // The second tenant has half of the slots for itself from now on, and the first no more than four.
+    let tiers = vec![Tier { slots_max: 4, reserve: 0 }, Tier { slots_max: 100, reserve: 8 }];
+    let of = |name: &TenantId| Member::of(u8::from(*name == tenant(1)));
+    core.set_tiers(tiers, of).unwrap();
+    for _ in 0..24 {
+        let (slot, _) = held.remove(0);
+        core.finish(at(0), slot, Left::Over);
+        while let Some(picked) = core.next(at(0)) {
+            held.push((picked.slot, usize::from(picked.tenant == tenant(1))));
+        }
+    }
+    assert_eq!(held_by(&held, 0), 4, "{held:?}");
+    assert!(held_by(&held, 1) >= 8);
+
+    // What cannot be kept changes nothing.
+    let all_of_them = vec![Tier { slots_max: 1, reserve: 16 }];
+    let fault = core.set_tiers(all_of_them, |_| Member::of(0));
+    assert_eq!(fault, Err(LimitsFault::Reserve { reserved: 16, slots: 16 }));
+    // A tier that is gone, with the members that it had.
+    core.set_tiers(all(100), |_| Member::of(7)).unwrap();
+    for (slot, _) in held {
+        core.finish(at(0), slot, Left::Over);
+    }
+    while let Some(picked) = core.next(at(0)) {
+        core.finish(at(0), picked.slot, Left::Over);
+    }
+    assert_eq!((core.counts().running, core.counts().queued), (0, [0; 4]));
 }
