@@ -7,6 +7,8 @@
 //! | `GET /v1/runner/quarantined?limit=N` | runs of all tenants that were quarantined |
 //! | `POST /v1/runner/release/{tenant}/{run}` | whether it goes on |
 //! | `POST /v1/runner/pass-damage` | whether admission was halted at a damaged place, and passes it |
+//! | `GET /v1/runner/set-aside?limit=N` | events that could not be admitted and were set aside |
+//! | `POST /v1/runner/set-aside/retry` | how many of them are tried again |
 //! | `POST /v1/runner/rebuild` | what the index was made of |
 
 use std::sync::Arc;
@@ -25,8 +27,8 @@ use super::quota::Peer;
 /// Largest body: an automation, or an input that somebody edited.
 pub(super) const BODY_BYTES_MAX: usize = 2 << 20;
 
-/// Quarantined runs of one answer at most.
-const QUARANTINED_MAX: usize = 10_000;
+/// Quarantined runs, or events that were set aside, of one answer at most.
+const LINES_MAX: usize = 10_000;
 
 /// What there is to look at and to act on. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -62,9 +64,15 @@ impl RunnerDesk {
             }
             "/quarantined" => {
                 only(head, &Method::GET, "GET")?;
-                let limit = head.uri.query().and_then(|query| query.strip_prefix("limit=")?.parse().ok());
-                let limit = limit.unwrap_or(QUARANTINED_MAX).min(QUARANTINED_MAX);
-                Ok(ApiAnswer::json(200, &json!({ "quarantined": self.operations.quarantined(limit).await? })))
+                Ok(ApiAnswer::json(200, &json!({ "quarantined": self.operations.quarantined(limit(head)).await? })))
+            }
+            "/set-aside" => {
+                only(head, &Method::GET, "GET")?;
+                Ok(ApiAnswer::json(200, &json!({ "setAside": self.operations.set_aside(limit(head)).await? })))
+            }
+            "/set-aside/retry" => {
+                only(head, &Method::POST, "POST")?;
+                Ok(ApiAnswer::json(202, &json!({ "tried": self.operations.try_set_aside().await? })))
             }
             "/pass-damage" => {
                 only(head, &Method::POST, "POST")?;
@@ -78,6 +86,11 @@ impl RunnerDesk {
             _ => Err(No::NotFound),
         }
     }
+}
+
+fn limit(head: &Parts) -> usize {
+    let limit = head.uri.query().and_then(|query| query.strip_prefix("limit=")?.parse().ok());
+    limit.unwrap_or(LINES_MAX).min(LINES_MAX)
 }
 
 fn only(head: &Parts, method: &Method, word: &'static str) -> Result<(), No> {

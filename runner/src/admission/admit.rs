@@ -7,6 +7,7 @@ use domain::{Clock, EventId, TenantId};
 use eventlog::Class;
 
 use super::backlog::{Spot, Taken};
+use super::letters::Letters;
 use super::triggers::{Trigger, Triggers, TriggersFault, Verdict};
 use crate::ids::RunId;
 use crate::ledger::{Admitted, AppendError, Body, Cause, Commit, LedgerStore, QueueClass, ReadError, Writer};
@@ -20,8 +21,10 @@ pub struct Begun {
     pub runs: u64,
     /// They were admitted before.
     pub already: u64,
-    /// `when` was false, or the automation is younger than the event.
+    /// `when` was false.
     pub not: u64,
+    /// The automation is younger than the event.
+    pub older: u64,
     /// `when` failed.
     pub when_failed: u64,
     /// `when` asks for an event that is no longer kept.
@@ -36,6 +39,7 @@ impl Begun {
         self.runs += other.runs;
         self.already += other.already;
         self.not += other.not;
+        self.older += other.older;
         self.when_failed += other.when_failed;
         self.gone += other.gone;
         self.refused += other.refused;
@@ -62,6 +66,7 @@ pub(super) struct Admitter {
     pub(super) ledger: Arc<dyn LedgerStore>,
     pub(super) queue: Arc<dyn Queue>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) letters: Letters,
     pub(super) told: Mutex<Told>,
 }
 
@@ -77,6 +82,14 @@ impl Admitter {
     /// Admits all runs of an event. Where it fails midway it is asked again as a whole, which admits none twice.
     pub(super) async fn admit(&self, taken: &Taken) -> Result<Begun, Later> {
         let Taken { tenant, spot, .. } = taken;
+        // It was set aside, and is read once more since the place behind it was not committed.
+        if self.letters.has(spot.event) {
+            return Ok(Begun::default());
+        }
+        self.admit_spot(tenant, spot).await
+    }
+
+    pub(super) async fn admit_spot(&self, tenant: &TenantId, spot: &Spot) -> Result<Begun, Later> {
         let triggers = self.triggers.of_endpoint(tenant, &spot.endpoint).await?;
         let mut begun = Begun { events_without: u64::from(triggers.is_empty()), ..Begun::default() };
         for trigger in &*triggers {
@@ -87,6 +100,10 @@ impl Admitter {
                     Append::Refused => begun.refused += 1,
                 },
                 Verdict::Not => begun.not += 1,
+                Verdict::Older => {
+                    begun.older += 1;
+                    self.tell_older(tenant, spot.event, trigger);
+                }
                 Verdict::Failed(why) => {
                     begun.when_failed += 1;
                     self.tell_failed(tenant, spot.event, trigger, &why);
@@ -121,16 +138,7 @@ impl Admitter {
 
     /// An author's text is in it: escaped, and cut. A burst of such events is told ten times a second and no more.
     fn tell_failed(&self, tenant: &TenantId, event: EventId, trigger: &Trigger, why: &str) {
-        const APART: Duration = Duration::from_millis(100);
-        let now = self.clock.monotonic();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.last.is_some_and(|last| now < last + APART) {
-            told.untold += 1;
-            return;
-        }
-        told.last = Some(now);
-        let untold = std::mem::take(&mut told.untold);
-        drop(told);
+        let Some(untold) = self.may_tell(|told| &mut told.failed) else { return };
         let why = domain::text::Untrusted::new(why.as_bytes());
         let (automation, version) = (trigger.automation.id, trigger.automation.version);
         tracing::warn!(
@@ -138,11 +146,43 @@ impl Admitter {
             "the condition of a trigger failed; the event begins no run of it"
         );
     }
+
+    /// The log's history is read once, when the runner is new, and told as such; later on it is news.
+    fn tell_older(&self, tenant: &TenantId, event: EventId, trigger: &Trigger) {
+        let Some(untold) = self.may_tell(|told| &mut told.older) else { return };
+        let (automation, made_unix_ms) = (trigger.automation.id, trigger.made_unix_ms);
+        let by_seconds = made_unix_ms.saturating_sub(event.received_unix_ms()) / 1_000;
+        tracing::info!(
+            %tenant, %event, %automation, by_seconds, untold,
+            "an event is older than its automation, by the clock, and begins no run of it"
+        );
+    }
+
+    /// Ten times a second and no more; with how many were not told meanwhile.
+    fn may_tell(&self, of: impl FnOnce(&mut Told) -> &mut Paced) -> Option<u64> {
+        const APART: Duration = Duration::from_millis(100);
+        let now = self.clock.monotonic();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = of(&mut told);
+        if told.last.is_some_and(|last| now < last + APART) {
+            told.untold += 1;
+            return None;
+        }
+        told.last = Some(now);
+        Some(std::mem::take(&mut told.untold))
+    }
 }
 
-/// When a failed condition was last told, and how many were not since.
+/// What was told last, by what it is about.
 #[derive(Debug, Default)]
 pub(super) struct Told {
+    failed: Paced,
+    older: Paced,
+}
+
+/// When something was told, and how many were not since.
+#[derive(Debug, Default)]
+struct Paced {
     last: Option<Duration>,
     untold: u64,
 }

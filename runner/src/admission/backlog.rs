@@ -5,14 +5,23 @@
 //! later by a reader of its own, from the place where skipping began to the place that the main reader had reached by then.
 //! A tenant whose events cannot be admitted at all (its definitions are damaged) so stops itself alone.
 //!
+//! **One event that cannot be admitted does not stop its tenant**: after a few tries it is set aside ([`aside`]), still in
+//! memory and before the committed place, and the tenant goes on. It comes again, ever later. What crashes admission again
+//! and again, or fails while others of its tenant are admitted beside it, is **poison**: it is given out, to be kept as a
+//! dead letter, and is through then.
+//!
 //! **The committed place** is before the oldest event that was neither admitted nor found to begin nothing: of all batches
 //! that are not through, and of all tenants that are skipped or being caught up. Whoever starts there again reads some
 //! events twice, and admits none twice: that is the ledger's to refuse.
+
+mod aside;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use domain::{EndpointId, EventId, TenantId};
 use eventlog::{Class, Cursor, Position};
+
+use aside::{Aside, Strikes};
 
 /// Entries that are taken in at a time when a tenant is caught up.
 const CATCH_UP: usize = 4096;
@@ -30,6 +39,28 @@ pub struct Spot {
 struct Entry {
     spot: Spot,
     batch: u64,
+    /// Few have any.
+    strikes: Option<Box<Strikes>>,
+}
+
+/// How an admission failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// Something is not there, or says no.
+    Fault,
+    /// It panicked.
+    Crash,
+}
+
+/// What becomes of an event that could not be admitted.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// Its tenant waits. How often this has happened in a row; none: it is counted already.
+    Waits(Option<u32>),
+    /// It waits alone, and its tenant goes on.
+    Aside,
+    /// It is not to be admitted. It is not through before [`Backlog::done`] is said, and comes again where that cannot be.
+    Poison(Taken),
 }
 
 /// An event whose turn it is.
@@ -38,6 +69,14 @@ pub struct Taken {
     pub tenant: TenantId,
     pub spot: Spot,
     batch: u64,
+    strikes: Option<Box<Strikes>>,
+}
+
+impl Taken {
+    /// Times that it could not be admitted.
+    pub fn tries(&self) -> u32 {
+        self.strikes.as_ref().map_or(0, |strikes| strikes.tries)
+    }
 }
 
 /// What was read in one go.
@@ -67,6 +106,10 @@ struct Waiting {
     not_before_ms: u64,
     /// Times in a row that it could not be admitted.
     failures: u32,
+    /// Events of it that got through, since it is here.
+    through: u64,
+    /// Events of it that are set aside.
+    aside: u32,
     is_in_ring: bool,
 }
 
@@ -91,6 +134,7 @@ pub struct Backlog {
     delayed: Vec<TenantId>,
     /// Tenants that are skipped.
     skipped: VecDeque<TenantId>,
+    aside: Aside,
     batches: BTreeMap<u64, Batch>,
     next_batch: u64,
     entries: usize,
@@ -107,6 +151,7 @@ impl Backlog {
             ring: VecDeque::new(),
             delayed: Vec::new(),
             skipped: VecDeque::new(),
+            aside: Aside::default(),
             batches: BTreeMap::new(),
             next_batch: 0,
             entries: 0,
@@ -133,7 +178,7 @@ impl Backlog {
                     self.skips += 1;
                 }
                 Skipping::No => {
-                    waiting.queue.push_back(Entry { spot, batch });
+                    waiting.queue.push_back(Entry { spot, batch, strikes: None });
                     self.entries += 1;
                     kept += 1;
                     self.enter_ring(&tenant);
@@ -186,7 +231,7 @@ impl Backlog {
         for (position, spot) in events {
             // What lies behind is the main reader's, or is skipped and caught up the next time.
             if to.place(&position.lane).is_some_and(|to| position.place < to) {
-                waiting.queue.push_back(Entry { spot, batch });
+                waiting.queue.push_back(Entry { spot, batch, strikes: None });
                 kept += 1;
             }
         }
@@ -210,22 +255,27 @@ impl Backlog {
     /// The next event of the tenant whose turn it is.
     pub fn take(&mut self, now_ms: u64) -> Option<Taken> {
         self.wake(now_ms);
+        self.fetch_aside(now_ms);
         let tenant = self.ring.pop_front()?;
         let waiting = self.tenants.get_mut(&tenant).expect("who is in the ring waits");
         waiting.is_in_ring = false;
-        let Entry { spot, batch } = waiting.queue.pop_front().expect("who is in the ring has something");
+        let Entry { spot, batch, strikes } = waiting.queue.pop_front().expect("who is in the ring has something");
         waiting.under_way += 1;
         self.enter_ring(&tenant);
-        Some(Taken { tenant, spot, batch })
+        Some(Taken { tenant, spot, batch, strikes })
     }
 
-    /// It is admitted, or begins nothing.
+    /// It is admitted, or begins nothing, or is kept as a dead letter.
     pub fn done(&mut self, taken: Taken) {
         let Taken { tenant, batch, .. } = taken;
         self.entries -= 1;
         if let Some(waiting) = self.tenants.get_mut(&tenant) {
             waiting.under_way -= 1;
             waiting.failures = 0;
+            waiting.through += 1;
+            if waiting.aside > 0 {
+                self.aside.hurry(&tenant);
+            }
         }
         if let Some(of) = self.batches.get_mut(&batch) {
             of.left -= 1;
@@ -237,14 +287,27 @@ impl Backlog {
         self.drop_if_gone(&tenant);
     }
 
-    /// It could not be admitted: it comes again, first of its tenant's, and the tenant waits longer each time. How often
-    /// this has happened in a row; none: it is counted already.
-    pub fn failed(&mut self, taken: Taken, now_ms: u64) -> Option<u32> {
+    /// It could not be admitted: it comes again, first of its tenant's, and the tenant waits longer each time; or, if it has
+    /// failed some times, alone.
+    pub fn failed(&mut self, taken: Taken, how: Failure, now_ms: u64) -> Failed {
         const FIRST_MS: u64 = 100;
         const LONGEST_MS: u64 = 5000;
-        let Taken { tenant, spot, batch } = taken;
-        let waiting = self.tenants.get_mut(&tenant)?;
+        let Taken { tenant, spot, batch, strikes } = taken;
+        let Some(waiting) = self.tenants.get_mut(&tenant) else { return Failed::Waits(None) };
+        let mut strikes = strikes.unwrap_or_default();
+        if strikes.strike(how, waiting.through) {
+            return Failed::Poison(Taken { tenant, spot, batch, strikes: Some(strikes) });
+        }
         waiting.under_way -= 1;
+        let is_aside = strikes.tries >= aside::TRIES && waiting.aside < aside::OF_TENANT_MAX && self.aside.has_room();
+        if is_aside {
+            waiting.aside += 1;
+            (waiting.failures, waiting.not_before_ms) = (0, 0);
+            self.aside.put(&tenant, Entry { spot, batch, strikes: Some(strikes) }, now_ms);
+            self.delayed.retain(|other| *other != tenant);
+            self.enter_ring(&tenant);
+            return Failed::Aside;
+        }
         // Those that were under way beside it fail for the same reason: they count once.
         let counts = now_ms >= waiting.not_before_ms;
         if counts {
@@ -254,16 +317,27 @@ impl Backlog {
             self.delayed.push(tenant.clone());
         }
         let failures = counts.then_some(waiting.failures);
-        waiting.queue.push_front(Entry { spot, batch });
+        waiting.queue.push_front(Entry { spot, batch, strikes: Some(strikes) });
         if std::mem::take(&mut waiting.is_in_ring) {
             self.ring.retain(|other| *other != tenant);
         }
-        failures
+        Failed::Waits(failures)
     }
 
-    /// When somebody who could not be admitted is tried again, on the monotonic clock.
+    /// What was to be through as a dead letter cannot be kept as one: it waits alone.
+    pub fn not_kept(&mut self, taken: Taken, now_ms: u64) {
+        let Taken { tenant, spot, batch, strikes } = taken;
+        let Some(waiting) = self.tenants.get_mut(&tenant) else { return };
+        waiting.under_way -= 1;
+        waiting.aside += 1;
+        self.aside.put(&tenant, Entry { spot, batch, strikes }, now_ms);
+        self.enter_ring(&tenant);
+    }
+
+    /// When somebody who could not be admitted is tried again, or an event that is set aside, on the monotonic clock.
     pub fn next_ms(&self) -> Option<u64> {
-        self.delayed.iter().filter_map(|tenant| self.tenants.get(tenant)).map(|waiting| waiting.not_before_ms).min()
+        let tenants = self.delayed.iter().filter_map(|tenant| self.tenants.get(tenant));
+        tenants.map(|waiting| waiting.not_before_ms).chain(self.aside.next_ms()).min()
     }
 
     /// The place to commit, where the main reader is at `main`.
@@ -307,6 +381,11 @@ impl Backlog {
         self.delayed.len()
     }
 
+    /// Events that are set aside.
+    pub fn aside(&self) -> usize {
+        self.aside.len()
+    }
+
     /// When the oldest event that is in memory was received, in milliseconds since the Unix epoch: the first of each
     /// tenant's.
     pub fn oldest_unix_ms(&self) -> Option<u64> {
@@ -329,6 +408,17 @@ impl Backlog {
         }
     }
 
+    /// What was set aside and is due comes first of its tenant's.
+    fn fetch_aside(&mut self, now_ms: u64) {
+        for (tenant, entry) in self.aside.due(now_ms) {
+            if let Some(waiting) = self.tenants.get_mut(&tenant) {
+                waiting.aside -= 1;
+                waiting.queue.push_front(entry);
+            }
+            self.enter_ring(&tenant);
+        }
+    }
+
     fn enter_ring(&mut self, tenant: &TenantId) {
         let Some(waiting) = self.tenants.get_mut(tenant) else { return };
         // Who fails is tried with one event at a time.
@@ -344,6 +434,7 @@ impl Backlog {
             let is_delayed = waiting.not_before_ms > 0;
             waiting.queue.is_empty()
                 && waiting.under_way == 0
+                && waiting.aside == 0
                 && !is_delayed
                 && matches!(waiting.skipping, Skipping::No)
         });

@@ -22,6 +22,7 @@ enum Op {
     /// One that is under way is through, or fails.
     Done(usize),
     Failed(usize),
+    Crashed(usize),
     Wait(u64),
     /// Everything but the committed place is lost.
     Restart,
@@ -36,6 +37,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => Just(Op::Take),
         5 => any::<usize>().prop_map(Op::Done),
         1 => any::<usize>().prop_map(Op::Failed),
+        1 => any::<usize>().prop_map(Op::Crashed),
         1 => (1..2000_u64).prop_map(Op::Wait),
         1 => Just(Op::Restart),
     ]
@@ -130,6 +132,19 @@ impl World {
         true
     }
 
+    /// A dead letter is kept every other time.
+    fn fail(&mut self, nth: usize, how: Failure) {
+        let taken = self.under_way.swap_remove(nth % self.under_way.len());
+        match self.backlog.failed(taken, how, self.now_ms) {
+            Failed::Poison(letter) if nth.is_multiple_of(2) => {
+                self.through.insert(letter.spot.event);
+                self.backlog.done(letter);
+            }
+            Failed::Poison(letter) => self.backlog.not_kept(letter, self.now_ms),
+            Failed::Waits(_) | Failed::Aside => {}
+        }
+    }
+
     fn step(&mut self, op: &Op) {
         match *op {
             Op::Append { tenant, lane } => {
@@ -147,10 +162,10 @@ impl World {
                 self.backlog.done(taken);
             }
             Op::Failed(nth) if !self.under_way.is_empty() => {
-                let taken = self.under_way.swap_remove(nth % self.under_way.len());
-                self.backlog.failed(taken, self.now_ms);
+                self.fail(nth, Failure::Fault);
             }
-            Op::Done(_) | Op::Failed(_) => {}
+            Op::Crashed(nth) if !self.under_way.is_empty() => self.fail(nth, Failure::Crash),
+            Op::Done(_) | Op::Failed(_) | Op::Crashed(_) => {}
             Op::Wait(ms) => self.now_ms += ms,
             Op::Restart => {
                 self.main = self.backlog.place(&self.main);
@@ -250,14 +265,93 @@ fn who_fails_waits_alone() {
     let broken: Vec<Taken> =
         (0..10).filter_map(|_| backlog.take(0)).filter(|taken| taken.tenant == tenant(0)).collect();
     assert_eq!(broken.len(), 5);
-    let counted: Vec<Option<u32>> = broken.into_iter().map(|taken| backlog.failed(taken, 1000)).collect();
-    assert_eq!(counted, [Some(1), None, None, None, None], "one reason counts once");
+    let fault = Failure::Fault;
+    let counted: Vec<Failed> = broken.into_iter().map(|taken| backlog.failed(taken, fault, 1000)).collect();
+    let expected = [Some(1), None, None, None, None].map(Failed::Waits);
+    assert_eq!(counted, expected, "one reason counts once");
     assert_eq!((backlog.take(1099), backlog.next_ms()), (None, Some(1100)));
     let again = backlog.take(1100).unwrap();
     assert_eq!((&again.tenant, backlog.take(1100)), (&tenant(0), None), "one at a time");
-    assert_eq!(backlog.failed(again, 1100), Some(2));
+    assert_eq!(backlog.failed(again, fault, 1100), Failed::Waits(Some(2)));
     assert_eq!(backlog.next_ms(), Some(1300));
     let again = backlog.take(1300).unwrap();
     backlog.done(again);
     assert!(backlog.take(1300).is_some() && backlog.take(1300).is_some(), "it is well again");
+}
+
+/// Fails until it is poison or so often; the times at which it was tried.
+fn try_out(backlog: &mut Backlog, how: Failure, tries: usize, mut between: impl FnMut(&mut Backlog, u64)) -> Vec<u64> {
+    let (mut now_ms, mut tried) = (0, Vec::new());
+    while tried.len() < tries {
+        let Some(taken) = backlog.take(now_ms) else {
+            now_ms = backlog.next_ms().expect("it comes again");
+            continue;
+        };
+        tried.push(now_ms);
+        if let Failed::Poison(letter) = backlog.failed(taken, how, now_ms) {
+            backlog.done(letter);
+            break;
+        }
+        between(backlog, now_ms);
+    }
+    tried
+}
+
+#[test]
+fn what_crashes_admission_again_and_again_is_poison() {
+    let mut backlog = Backlog::new(100, 10);
+    backlog.push(&Cursor::default(), [(tenant(0), spot(1))]);
+    let tried = try_out(&mut backlog, Failure::Crash, 100, |_, _| {});
+    assert_eq!(tried, [0, 100, 300, 1_300, 3_300]);
+    assert!(backlog.is_empty() && backlog.tenants.is_empty());
+}
+
+/// Alone it may be that something is not there; beside others that get through it is the event's own doing.
+#[test]
+fn what_fails_beside_others_is_poison_and_what_fails_alone_waits() {
+    let mut alone = Backlog::new(100, 10);
+    alone.push(&Cursor::default(), [(tenant(0), spot(1))]);
+    let tried = try_out(&mut alone, Failure::Fault, 50, |_, _| {});
+    assert_eq!((tried.len(), alone.len(), alone.aside()), (50, 1, 1));
+    assert_eq!(tried[49] - tried[48], 60_000, "once a minute at last");
+
+    let mut beside = Backlog::new(100, 10);
+    beside.push(&Cursor::default(), [(tenant(0), spot(1))]);
+    let mut number = 1;
+    let tried = try_out(&mut beside, Failure::Fault, 50, |backlog, now_ms| {
+        // While it is the tenant that waits nobody gets through.
+        if backlog.aside() > 0 {
+            number += 1;
+            backlog.push(&Cursor::default(), [(tenant(0), spot(number))]);
+            let other = backlog.take(now_ms).unwrap();
+            assert_ne!(other.spot, spot(1), "the tenant goes on");
+            backlog.done(other);
+        }
+    });
+    let last = *tried.last().unwrap();
+    assert!((13..16).contains(&tried.len()) && (240_000..400_000).contains(&last), "{tried:?}");
+    assert_eq!(beside.aside(), 0);
+}
+
+/// What was not there comes back: those that it held up do not wait for their minute.
+#[test]
+fn who_was_held_up_by_a_fault_that_passes_goes_on_at_once() {
+    let mut backlog = Backlog::new(1000, 10);
+    backlog.push(&Cursor::default(), (0..40).map(|number| (tenant(0), spot(number))));
+    let mut now_ms = 0;
+    while now_ms < 60_000 {
+        while let Some(taken) = backlog.take(now_ms) {
+            backlog.failed(taken, Failure::Fault, now_ms);
+        }
+        now_ms = backlog.next_ms().unwrap();
+    }
+    assert!(backlog.aside() > 10);
+    let mut through = 0;
+    for _ in 0..100 {
+        while let Some(taken) = backlog.take(now_ms) {
+            backlog.done(taken);
+            through += 1;
+        }
+    }
+    assert_eq!((through, backlog.aside()), (40, 0));
 }

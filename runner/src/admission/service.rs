@@ -5,18 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::{Clock, TenantId};
-use eventlog::{Cursor, EventLog, GroupError};
+use eventlog::{Class, Cursor, EventLog, GroupError};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::admit::{Admitter, Begun, Later};
-use super::backlog::{Backlog, Spot, Taken};
+use super::backlog::{Backlog, Failed, Failure, Spot, Taken};
+use super::letters::{LETTERS_MAX, Letter, Letters};
 use super::scan;
 use super::status::{Halt, Status};
 use super::triggers::Triggers;
-use crate::ledger::LedgerStore;
+use crate::ledger::{BoxFuture, LedgerStore};
 use crate::schedule::{Queue, Waits};
 
 /// What admission is made with.
@@ -51,6 +52,8 @@ pub struct Parts {
     pub triggers: Arc<Triggers>,
     pub queue: Arc<dyn Queue>,
     pub clock: Arc<dyn Clock>,
+    /// What is not to be admitted.
+    pub letters: Letters,
 }
 
 /// Admission, before it runs.
@@ -80,6 +83,9 @@ pub(super) struct Shared {
     /// A tenant that was skipped may be caught up.
     pub(super) room: Notify,
     pub(super) commanded: Notify,
+    /// An operator has dead letters tried again.
+    again: Notify,
+    letters: Letters,
 }
 
 #[derive(Debug)]
@@ -96,6 +102,7 @@ pub(super) struct State {
     events: u64,
     begun: Begun,
     pub(super) failures: u64,
+    letters_made: u64,
     pub(super) trimmed: u64,
     pub(super) damage_skipped: u64,
     delays: Waits,
@@ -149,12 +156,19 @@ impl Admission {
             events: 0,
             begun: Begun::default(),
             failures: 0,
+            letters_made: 0,
             trimmed: 0,
             damage_skipped: 0,
             delays: Waits::default(),
         };
-        let shared =
-            Shared { state: Mutex::new(state), fed: Notify::new(), room: Notify::new(), commanded: Notify::new() };
+        let shared = Shared {
+            state: Mutex::new(state),
+            fed: Notify::new(),
+            room: Notify::new(),
+            commanded: Notify::new(),
+            again: Notify::new(),
+            letters: parts.letters.clone(),
+        };
         let shared = Arc::new(shared);
         (Self { shared: Arc::clone(&shared), parts, settings }, Handle(shared))
     }
@@ -167,13 +181,15 @@ impl Admission {
             _ = &mut stopping => return,
             () = self.begin() => {}
         }
+        let admitter = self.admitter();
         let mut helpers = JoinSet::new();
+        helpers.spawn(try_letters(Arc::clone(&self.shared), Arc::clone(&admitter)));
         helpers.spawn(scan::scan(Arc::clone(&self.shared), Arc::clone(&self.parts.log)));
         helpers.spawn(keep_place(Arc::clone(&self.shared), Arc::clone(&self.parts.log), self.settings.clone()));
         tokio::select! {
             biased;
             _ = &mut stopping => {}
-            () = self.admit() => {}
+            () = self.admit(admitter) => {}
         }
         helpers.shutdown().await;
         commit(&self.shared, &self.parts.log, &self.settings.group).await;
@@ -219,17 +235,21 @@ impl Admission {
         }
     }
 
-    /// Admits what there is, tenants in turn, for ever.
-    async fn admit(&self) {
-        const LONGEST: Duration = Duration::from_secs(1);
-        let admitter = Arc::new(Admitter {
+    fn admitter(&self) -> Arc<Admitter> {
+        Arc::new(Admitter {
             triggers: Arc::clone(&self.parts.triggers),
             ledger: Arc::clone(&self.parts.ledger),
             queue: Arc::clone(&self.parts.queue),
             clock: Arc::clone(&self.parts.clock),
+            letters: self.parts.letters.clone(),
             told: Mutex::default(),
-        });
-        let mut under_way = FuturesUnordered::new();
+        })
+    }
+
+    /// Admits what there is, tenants in turn, for ever.
+    async fn admit(&self, admitter: Arc<Admitter>) {
+        const LONGEST: Duration = Duration::from_secs(1);
+        let mut under_way: FuturesUnordered<BoxFuture<'static, Settled>> = FuturesUnordered::new();
         loop {
             let now_ms = self.now_ms();
             let next_ms = {
@@ -237,7 +257,7 @@ impl Admission {
                 while under_way.len() < self.settings.under_way_max
                     && let Some(taken) = state.backlog.take(now_ms)
                 {
-                    under_way.push(admit_one(Arc::clone(&admitter), taken));
+                    under_way.push(Box::pin(admit_one(Arc::clone(&admitter), taken)));
                 }
                 state.under_way = under_way.len();
                 state.backlog.next_ms()
@@ -245,10 +265,10 @@ impl Admission {
             let sleep = next_ms.map_or(LONGEST, |next| Duration::from_millis(next.saturating_sub(now_ms)).min(LONGEST));
             tokio::select! {
                 Some(done) = under_way.next() => {
-                    self.settle(done);
+                    under_way.extend(self.settle(done));
                     // As many as are ready, before the lock is taken for new ones.
                     while let Some(Some(done)) = under_way.next().now_or_never() {
-                        self.settle(done);
+                        under_way.extend(self.settle(done));
                     }
                     self.shared.room.notify_one();
                 }
@@ -258,26 +278,50 @@ impl Admission {
         }
     }
 
-    fn settle(&self, (taken, outcome): (Taken, Result<Begun, Later>)) {
+    /// Says what is still to be done about it: to keep it as a dead letter.
+    fn settle(&self, settled: Settled) -> Option<BoxFuture<'static, Settled>> {
         let (now_ms, now_unix_ms) = (self.now_ms(), self.parts.clock.unix_ms());
         let mut state = self.shared.lock();
-        match outcome {
-            Ok(begun) => {
+        match settled {
+            Settled::Admitted(taken, begun) => {
                 if begun.runs > 0 {
                     state.delays.add(now_unix_ms.saturating_sub(taken.spot.event.received_unix_ms()));
                 }
                 state.begun.add(begun);
                 state.backlog.done(taken);
+                None
             }
-            Err(fault) => {
+            Settled::Failed(taken, fault) => {
                 let (tenant, event) = (taken.tenant.clone(), taken.spot.event);
                 state.failures += 1;
-                let in_a_row = state.backlog.failed(taken, now_ms);
+                let how = if matches!(fault, Later::Crashed) { Failure::Crash } else { Failure::Fault };
+                let failed = state.backlog.failed(taken, how, now_ms);
                 drop(state);
-                // The first, and then ever less often.
-                if let Some(in_a_row) = in_a_row.filter(|in_a_row| in_a_row.is_power_of_two()) {
-                    tracing::error!(%tenant, %event, %fault, in_a_row, "an event cannot be admitted for the moment; it is tried again");
+                match failed {
+                    // The first, and then ever less often.
+                    Failed::Waits(Some(in_a_row)) if in_a_row.is_power_of_two() => {
+                        tracing::error!(%tenant, %event, %fault, in_a_row, "an event cannot be admitted for the moment; it is tried again");
+                        None
+                    }
+                    Failed::Waits(_) => None,
+                    Failed::Aside => {
+                        tracing::error!(%tenant, %event, %fault, "an event cannot be admitted for the moment; it waits alone, and its tenant goes on");
+                        None
+                    }
+                    Failed::Poison(taken) => {
+                        let letter = letter(&taken, &fault, now_unix_ms);
+                        Some(Box::pin(keep_letter(self.parts.letters.clone(), taken, letter)))
+                    }
                 }
+            }
+            Settled::Kept(taken) => {
+                state.letters_made += 1;
+                state.backlog.done(taken);
+                None
+            }
+            Settled::NotKept(taken) => {
+                state.backlog.not_kept(taken, now_ms);
+                None
             }
         }
     }
@@ -287,10 +331,81 @@ impl Admission {
     }
 }
 
+/// What came of an event that was under way.
+#[derive(Debug)]
+enum Settled {
+    Admitted(Taken, Begun),
+    Failed(Taken, Later),
+    /// As a dead letter, or not even so.
+    Kept(Taken),
+    NotKept(Taken),
+}
+
 /// A crash of it is a failure of this event, and not the end of admission.
-async fn admit_one(admitter: Arc<Admitter>, taken: Taken) -> (Taken, Result<Begun, Later>) {
+async fn admit_one(admitter: Arc<Admitter>, taken: Taken) -> Settled {
     let outcome = AssertUnwindSafe(admitter.admit(&taken)).catch_unwind().await.unwrap_or(Err(Later::Crashed));
-    (taken, outcome)
+    match outcome {
+        Ok(begun) => Settled::Admitted(taken, begun),
+        Err(fault) => Settled::Failed(taken, fault),
+    }
+}
+
+fn letter(taken: &Taken, fault: &Later, at_unix_ms: u64) -> Letter {
+    Letter {
+        event: taken.spot.event,
+        tenant: taken.tenant.clone(),
+        endpoint: taken.spot.endpoint.clone(),
+        is_bulk: taken.spot.class == Class::Bulk,
+        why: fault.to_string().into(),
+        tries: taken.tries(),
+        at_unix_ms,
+    }
+}
+
+async fn keep_letter(letters: Letters, taken: Taken, letter: Letter) -> Settled {
+    let (tenant, event) = (&taken.tenant, taken.spot.event);
+    let (why, tries) = (letter.why.clone(), letter.tries);
+    match letters.keep(letter).await {
+        Ok(()) => {
+            tracing::error!(%tenant, %event, %why, tries, "an event is set aside as a dead letter: it begins no run until an operator has it tried again");
+            Settled::Kept(taken)
+        }
+        Err(fault) => {
+            tracing::error!(%tenant, %event, %fault, "an event is not to be admitted, and cannot be set aside");
+            Settled::NotKept(taken)
+        }
+    }
+}
+
+/// Tries all dead letters again, one after the other, whenever an operator says so.
+async fn try_letters(shared: Arc<Shared>, admitter: Arc<Admitter>) {
+    loop {
+        shared.again.notified().await;
+        let (mut through, mut left) = (0_u64, 0_u64);
+        for letter in shared.letters.list(LETTERS_MAX) {
+            let class = if letter.is_bulk { Class::Bulk } else { Class::Normal };
+            let spot = Spot { event: letter.event, endpoint: letter.endpoint.clone(), class };
+            let tried = AssertUnwindSafe(admitter.admit_spot(&letter.tenant, &spot)).catch_unwind().await;
+            let removed = match tried.unwrap_or(Err(Later::Crashed)) {
+                Ok(begun) => {
+                    shared.lock().begun.add(begun);
+                    shared.letters.remove(letter.event).await
+                }
+                Err(fault) => {
+                    left += 1;
+                    let again =
+                        Letter { why: fault.to_string().into(), tries: letter.tries.saturating_add(1), ..letter };
+                    shared.letters.keep(again).await
+                }
+            };
+            match removed {
+                Ok(()) => through += 1,
+                Err(fault) => tracing::error!(%fault, "a dead letter was tried again, and that cannot be kept"),
+            }
+        }
+        through = through.saturating_sub(left);
+        tracing::info!(through, left, "dead letters were tried again");
+    }
 }
 
 async fn keep_place(shared: Arc<Shared>, log: Arc<dyn EventLog>, settings: Settings) {
@@ -327,6 +442,9 @@ impl Handle {
             events: state.events,
             begun: state.begun,
             failures: state.failures,
+            aside: state.backlog.aside() as u64,
+            letters: self.0.letters.count() as u64,
+            letters_made: state.letters_made,
             trimmed: state.trimmed,
             damage_skipped: state.damage_skipped,
             delays: state.delays,
@@ -343,6 +461,17 @@ impl Handle {
             self.0.room.notify_one();
         }
         is_halted
+    }
+
+    /// Dead letters, the oldest events first.
+    pub fn letters(&self, max: usize) -> Vec<Letter> {
+        self.0.letters.list(max)
+    }
+
+    /// Has all dead letters tried again, and says how many there are. What gets through is none any more.
+    pub fn try_letters(&self) -> usize {
+        self.0.again.notify_one();
+        self.0.letters.count()
     }
 
     /// Reads on from this place. Going back is safe; what is gone past begins no run.

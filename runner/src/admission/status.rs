@@ -25,6 +25,11 @@ pub struct Status {
     pub begun: Begun,
     /// Times that an event could not be admitted and was kept for later.
     pub failures: u64,
+    /// Events that wait alone, since they could not be admitted; and dead letters: all that are kept, and those of this
+    /// process' life.
+    pub aside: u64,
+    pub letters: u64,
+    pub letters_made: u64,
     /// Places that were trimmed before they were read: events were lost.
     pub trimmed: u64,
     /// Damaged places that an operator let be passed.

@@ -43,6 +43,8 @@ pub enum Verdict {
     Begins,
     /// Its `when` is false.
     Not,
+    /// It came before the automation was made.
+    Older,
     /// Its `when` failed: where and why, in words for its author.
     Failed(Box<str>),
     /// The event is not in the log any more, and `when` asks for it.
@@ -203,10 +205,13 @@ impl Triggers {
         Ok(earlier)
     }
 
-    /// Does this event begin a run of it? One that came before the automation was made does not.
+    /// Does this event begin a run of it? One that came before the automation was made does not. An automation that was made
+    /// later than now was made by a clock that has been put back since, or that is ahead: it is there, so that it was made
+    /// now at the latest.
     pub async fn judge(&self, tenant: &TenantId, trigger: &Trigger, event: EventId) -> Result<Verdict, TriggersFault> {
-        if event.received_unix_ms().saturating_add(CLOCKS_APART_MS) < trigger.made_unix_ms {
-            return Ok(Verdict::Not);
+        let made_unix_ms = trigger.made_unix_ms.min(self.clock.unix_ms());
+        if event.received_unix_ms().saturating_add(CLOCKS_APART_MS) < made_unix_ms {
+            return Ok(Verdict::Older);
         }
         if trigger.automation.trigger.when.is_none() {
             return Ok(Verdict::Begins);

@@ -24,6 +24,12 @@ pub trait Operations: Send + Sync + fmt::Debug {
     /// Lets admission pass the damaged place of the event log that it is halted at: what is there begins no run.
     async fn pass_damage(&self) -> Result<(), No>;
 
+    /// Events that could not be admitted and were set aside, the oldest first.
+    async fn set_aside(&self, limit: usize) -> Result<Vec<Value>, No>;
+
+    /// Has all of them tried again, and says how many there are.
+    async fn try_set_aside(&self) -> Result<usize, No>;
+
     /// Makes the index anew from the ledger, and says what it was made of.
     async fn rebuild(&self) -> Result<Value, No>;
 }

@@ -77,6 +77,7 @@ impl Process {
             triggers: Arc::clone(&world.triggers),
             queue: Arc::clone(&queue),
             clock: Arc::clone(clock),
+            letters: admission::Letters::in_memory(),
         };
         let (admission, admission_handle) = Admission::new(parts, admission::Settings::default());
         let claimed: Option<Arc<dyn LedgerStore>> = (fleet == Fleet::Shared).then(|| Arc::clone(&world.ledger));

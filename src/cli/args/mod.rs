@@ -36,7 +36,7 @@ pub(crate) use quota::{
 pub(crate) use runs::{
     Automations, AutomationsCheck, AutomationsList, AutomationsOf, AutomationsPut, AutomationsShow, AutomationsStart,
     OfTenant, Runs, RunsList, RunsOf, RunsPlain, RunsQuarantined, RunsReconnected, RunsReplay, RunsRerun, RunsResolve,
-    RunsToken,
+    RunsSetAside, RunsToken,
 };
 pub(crate) use signing::{SchemeAndKey, Send, Sign, SignForm, Verify};
 

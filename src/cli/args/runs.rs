@@ -88,6 +88,14 @@ pub(crate) enum Runs {
                             Example:\n  tidegate runs pass-damage"
     )]
     PassDamage(RunsPlain),
+    /// Events that could not be admitted and were set aside, and trying them again
+    #[command(
+        after_help = "What crashes admission, or fails for minutes while other events of its tenant get through, is set aside so that its\n\
+                            tenant goes on. It begins no run until it is tried again; what gets through is listed no more.\n\n\
+                            Exit codes: 0 listed, or tried, 3 nobody answers.\n\n\
+                            Example:\n  tidegate runs set-aside\n  tidegate runs set-aside --retry"
+    )]
+    SetAside(RunsSetAside),
     /// Make the index of runs anew from the ledger
     #[command(
         after_help = "The index holds nothing that the ledger does not: lists may be incomplete until it has caught up.\n\n\
@@ -359,6 +367,15 @@ pub(crate) struct RunsQuarantined {
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) node: RunsPlain,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsSetAside {
+    /// Have all of them tried again
+    #[arg(long)]
+    pub(crate) retry: bool,
     #[command(flatten)]
     pub(crate) node: RunsPlain,
 }

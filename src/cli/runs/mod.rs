@@ -5,6 +5,7 @@ pub(super) mod ask;
 mod connections;
 mod list;
 mod replay;
+mod set_aside;
 mod show;
 mod state;
 mod token;
@@ -26,6 +27,7 @@ pub(super) fn run(command: &Runs, shell: &mut Shell<'_>) -> Outcome {
         Runs::Reconnected(args) => connections::reconnected(args, shell),
         Runs::Quarantined(args) => list::quarantined(args, shell),
         Runs::PassDamage(args) => state::pass_damage(args, shell),
+        Runs::SetAside(args) => set_aside::run(args, shell),
         Runs::Rebuild(args) => state::rebuild(args, shell),
         Runs::Stat(args) => state::stat(args, shell),
         Runs::Token(args) => token::run(args, shell),

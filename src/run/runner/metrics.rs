@@ -174,6 +174,12 @@ impl Scrape {
         counter(encoder, "admission_events", "Events that were looked at", status.events)?;
         let help = "Times that an event could not be admitted and was kept for later";
         counter(encoder, "admission_failures", help, status.failures)?;
+        let help = "Events that wait alone, since they could not be admitted";
+        gauge(encoder, "admission_aside", help, status.aside)?;
+        let help = "Events that are dead letters: they begin no run until they are tried again";
+        gauge(encoder, "admission_dead_letters", help, status.letters)?;
+        let help = "Events that became dead letters";
+        counter(encoder, "admission_dead_letters_made", help, status.letters_made)?;
         counter(
             encoder,
             "admission_trimmed",
@@ -187,6 +193,7 @@ impl Scrape {
             ("begun", begun.runs),
             ("already", begun.already),
             ("not-meant", begun.not),
+            ("older", begun.older),
             ("when-failed", begun.when_failed),
             ("event-gone", begun.gone),
             ("refused", begun.refused),

@@ -32,6 +32,8 @@ impl Operations for OpenDesk {
                 "events": status.events,
                 "runs": status.begun.runs,
                 "failures": status.failures,
+                "waitingAlone": status.aside,
+                "setAside": status.letters,
                 "halted": status.halt.map(|halt| halt.reason),
                 "delayP99Ms": status.delays.quantile_ms(990),
             })
@@ -92,6 +94,28 @@ impl Operations for OpenDesk {
         }
         tracing::warn!("admission passes a damaged place of the event log: what is there begins no run");
         Ok(())
+    }
+
+    async fn set_aside(&self, limit: usize) -> Result<Vec<Value>, No> {
+        let live = self.live()?;
+        let letters = live.admission.as_ref().map(|admission| admission.letters(limit)).unwrap_or_default();
+        let line = |letter: runner::admission::Letter| {
+            json!({
+                "event": letter.event.to_string(),
+                "tenant": letter.tenant.as_str(),
+                "endpoint": letter.endpoint.as_str(),
+                "why": &*letter.why,
+                "tries": letter.tries,
+                "at": runner::automation::format_rfc3339(letter.at_unix_ms),
+            })
+        };
+        Ok(letters.into_iter().map(line).collect())
+    }
+
+    async fn try_set_aside(&self) -> Result<usize, No> {
+        let count = self.live()?.admission.as_ref().map_or(0, runner::admission::Handle::try_letters);
+        tracing::info!(count, "events that were set aside are tried again");
+        Ok(count)
     }
 
     async fn rebuild(&self) -> Result<Value, No> {
