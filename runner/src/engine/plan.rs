@@ -34,6 +34,10 @@ pub struct Known {
     pub dead: BTreeSet<usize>,
     /// Workers that may be lost over a run, or over one step, before it is quarantined.
     pub workers_lost_max: u32,
+    /// The process stops: nothing new is begun.
+    pub is_stopping: bool,
+    /// A worker that was lost was this process', or one before it, and its calls have ended with it.
+    pub is_alone: bool,
 }
 
 /// What is to be done now. What is first is done first.
@@ -59,6 +63,8 @@ pub enum Plan {
     },
     /// Nothing is under way: which steps wait for somebody, where that has not been said yet, and that the run waits.
     Park(Vec<Parked>),
+    /// Nothing is under way and something could be done, which is left to another worker: this process stops.
+    Leave,
 }
 
 /// What is to be done about one node.
@@ -272,6 +278,7 @@ impl<'a> Graph<'a> {
         let mut steps = Vec::new();
         let mut waits = Waits::new(self.state.deadline_unix_ms);
         let mut calls = open;
+        let mut is_left = false;
         for (at, node) in automation.nodes.iter().enumerate() {
             if self.settled(at).is_some() {
                 continue;
@@ -283,6 +290,7 @@ impl<'a> Graph<'a> {
             }
             match self.next(at, node, step, now, known) {
                 Next::Nothing => {}
+                Next::Classify | Next::Do(_) if known.is_stopping => is_left = true,
                 Next::Classify => return Plan::Classify(at),
                 Next::Do(step) => {
                     let is_call = matches!(step, Step::Call(_) | Step::ReadBack(_))
@@ -298,7 +306,11 @@ impl<'a> Graph<'a> {
         if !steps.is_empty() {
             return Plan::Do(steps);
         }
-        if open > 0 { Plan::Await { until_unix_ms: waits.until } } else { Plan::Park(waits.park()) }
+        match open {
+            0 if is_left => Plan::Leave,
+            0 => Plan::Park(waits.park()),
+            _ => Plan::Await { until_unix_ms: waits.until },
+        }
     }
 
     fn next(&self, at: usize, node: &Node, step: Option<&StepState>, now: u64, known: &Known) -> Next {
@@ -354,10 +366,11 @@ impl<'a> Graph<'a> {
             ReplaySafety::Checkable if doubt.why == Ambiguity::ReadBack => ask,
             ReplaySafety::Checkable if step.read_backs >= backoff::READ_BACKS_MAX => ask,
             ReplaySafety::Checkable => {
-                // Nobody has ended the call of a worker that was lost: it may go on for as long as a call may.
+                // Another process that has lost the run may live, and its call goes on for as long as a call may. A call of
+                // this process, or of one before it, has ended with its worker: egress stops what its caller hangs up on.
                 let call_ms = u64::try_from(node.timeout.as_millis()).unwrap_or(u64::MAX);
-                let is_lost = doubt.why == Ambiguity::WorkerLost;
-                let after_ms = backoff::READ_BACK_AFTER_MS.max(if is_lost { call_ms } else { 0 });
+                let may_go_on = doubt.why == Ambiguity::WorkerLost && !known.is_alone;
+                let after_ms = backoff::READ_BACK_AFTER_MS.max(if may_go_on { call_ms } else { 0 });
                 wait_until(doubt.since_unix_ms.saturating_add(after_ms), Step::ReadBack(at))
             }
             // A lost worker is our own fault and no reason to spare the provider.
@@ -425,7 +438,8 @@ impl Waits {
             | ParkReason::Provider
             | ParkReason::Quota
             | ParkReason::Breaker
-            | ParkReason::Unavailable => 2,
+            | ParkReason::Unavailable
+            | ParkReason::Restart => 2,
         };
         if rank < 2 && step.is_none_or(|step| step.said != Some(reason)) {
             let step = Some(node.id.clone());

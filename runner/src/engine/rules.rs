@@ -21,7 +21,7 @@ use super::state::{RunState, StepState};
 use super::testing::{KEY, Tables, TestConnectors, VirtualClock, automation_id, event, lock, step, tenant};
 use super::worker::{Engine, Ports, Settings};
 use crate::automation::Automation;
-use crate::call::{Answer, Call, Caller, ParkSource, Reply};
+use crate::call::{Answer, Call, Caller, Cut, ParkSource, Reply};
 use crate::ids::{RunId, Version};
 use crate::ledger::memory::{MemoryLedger, MemoryLedgerStore};
 use crate::ledger::{
@@ -81,8 +81,17 @@ impl Caller for Scripted {
 
 pub(super) fn response(status: u16, body: &'static str) -> Answer {
     let body = Bytes::from_static(body.as_bytes());
-    let reply = Reply::Response { status, headers: Arc::new(HeaderMap::new()), body, is_truncated: false };
+    let reply = Reply::Response { status, headers: Arc::new(HeaderMap::new()), body, cut: None };
     Answer { send_state: SendState::Response, correlation: Some("call_1".into()), reply }
+}
+
+/// A success that is larger than is kept.
+pub(super) fn cut(beginning: &'static str, is_whole: bool) -> Answer {
+    let mut answer = response(200, beginning);
+    if let Reply::Response { cut, .. } = &mut answer.reply {
+        *cut = Some(Cut { bytes: 9 << 20, digest: [9; 32], is_whole });
+    }
+    answer
 }
 
 pub(super) fn failed(send_state: SendState, code: &str) -> Answer {
@@ -103,11 +112,16 @@ pub(super) struct Bench {
     pub(super) engine: Arc<Engine>,
     pub(super) acts: Acts,
     pub(super) nudges: watch::Sender<u64>,
+    pub(super) stopping: watch::Sender<bool>,
     pub(super) run: RunId,
 }
 
 impl Bench {
     pub(super) async fn new(automation: Automation) -> Self {
+        Self::with(automation, Settings::new("node")).await
+    }
+
+    pub(super) async fn with(automation: Automation, settings: Settings) -> Self {
         let clock = VirtualClock::new();
         let ledger = Arc::new(MemoryLedger::of_one_process(&MemoryLedgerStore::default()));
         let tables = Arc::new(Tables::default());
@@ -134,9 +148,19 @@ impl Bench {
             payloads: Arc::<Tables>::clone(&tables),
             queue: Arc::<Tables>::clone(&tables),
         };
-        let engine = Arc::new(Engine::new(ports, Settings::new("node")));
+        let engine = Arc::new(Engine::new(ports, settings));
         let run = RunId::of_event(&tenant(), automation_id(), Version::MIN, event());
-        let bench = Self { clock, ledger, tables, provider, engine, acts, nudges: watch::Sender::new(0), run };
+        let bench = Self {
+            clock,
+            ledger,
+            tables,
+            provider,
+            engine,
+            acts,
+            nudges: watch::Sender::new(0),
+            stopping: watch::Sender::new(false),
+            run,
+        };
         bench.admit(deadline).await;
         bench
     }
@@ -188,7 +212,8 @@ impl Bench {
 
     pub(super) fn a_turn(&self) -> Turn {
         let nudged = self.nudges.subscribe();
-        Turn { tenant: tenant(), run: self.run, class: QueueClass::Interactive, nudged }
+        let stopping = self.stopping.subscribe();
+        Turn { tenant: tenant(), run: self.run, class: QueueClass::Interactive, nudged, stopping }
     }
 
     pub(super) async fn turn(&self) -> Ended {
@@ -214,6 +239,10 @@ impl Bench {
             }
         }
         panic!("it does not end: {:?}", self.state());
+    }
+
+    pub(super) fn clock_now(&self) -> u64 {
+        self.clock.unix_ms()
     }
 
     pub(super) fn records(&self) -> Vec<Record> {

@@ -170,6 +170,22 @@ impl Action for TestAction {
         };
         Verdict::Failed { class, message: Some(format!("status {status}").into()) }
     }
+
+    /// An answer that begins with a brace would have to be read whole.
+    fn judge_cut(
+        &self,
+        status: u16,
+        headers: &HeaderMap,
+        beginning: &Bytes,
+    ) -> Option<(FailureClass, Option<Box<str>>)> {
+        if status == 200 && beginning.starts_with(b"{") {
+            return Some((FailureClass::AnswerTooLarge, None));
+        }
+        match self.judge(status, headers, beginning) {
+            Verdict::Done(_) => None,
+            Verdict::Failed { class, message } => Some((class, message)),
+        }
+    }
 }
 
 /// It looks, and changes nothing.
@@ -195,6 +211,15 @@ impl Action for Harmless {
 
     fn judge(&self, status: u16, headers: &HeaderMap, body: &Bytes) -> Verdict {
         TestAction(ReplaySafety::Idempotent).judge(status, headers, body)
+    }
+
+    fn judge_cut(
+        &self,
+        status: u16,
+        headers: &HeaderMap,
+        beginning: &Bytes,
+    ) -> Option<(FailureClass, Option<Box<str>>)> {
+        TestAction(ReplaySafety::Idempotent).judge_cut(status, headers, beginning)
     }
 }
 
@@ -225,6 +250,8 @@ pub(crate) struct Tables {
     pub(crate) kept: Mutex<HashMap<[u8; 32], Bytes>>,
     pub(crate) queued: Mutex<Vec<(crate::ids::RunId, QueueClass)>>,
     pub(crate) has_no_event: Mutex<bool>,
+    /// Nobody who asks for the event is answered.
+    pub(crate) hangs: Mutex<bool>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -243,6 +270,9 @@ impl Automations for Tables {
 
 impl Events for Tables {
     fn read(&self, _: &TenantId, id: EventId) -> BoxFuture<'_, Result<EventFacts, PortError>> {
+        if *lock(&self.hangs) {
+            return Box::pin(std::future::pending());
+        }
         if *lock(&self.has_no_event) {
             return ready(Err(PortError::Gone("the event is past its retention".into())));
         }
@@ -273,7 +303,7 @@ impl Payloads for Tables {
             Kept::Stored => {
                 lock(&self.kept).get(&payload.digest).cloned().ok_or_else(|| PortError::Gone("it is not kept".into()))
             }
-            Kept::Truncated(_) | Kept::Expired => Err(PortError::Gone("it is not kept".into())),
+            Kept::Truncated(_) | Kept::Beginning(_) | Kept::Expired => Err(PortError::Gone("it is not kept".into())),
         })
     }
 }

@@ -10,7 +10,9 @@ mod commit;
 mod decide;
 mod fenced;
 mod input;
+mod left;
 mod node;
+mod port;
 mod turn;
 
 use std::sync::Arc;
@@ -57,6 +59,11 @@ pub struct Settings {
     pub call_grace: Duration,
     /// For one append or read.
     pub ledger_timeout: Duration,
+    /// For one look at anything else: a definition, an event, a payload, a right.
+    pub port_timeout: Duration,
+    /// No other process works on these runs, and calls leave by this one: what a lost worker had under way is over when its
+    /// run is taken up again.
+    pub is_alone: bool,
     /// How often an append or read is tried before the run is left for later. The waits between double from 50 ms.
     pub ledger_tries: u32,
 }
@@ -70,23 +77,27 @@ impl Settings {
             authorise_after: Duration::from_hours(24),
             call_grace: Duration::from_secs(5),
             ledger_timeout: Duration::from_secs(10),
+            port_timeout: Duration::from_secs(10),
+            is_alone: false,
             ledger_tries: 8,
         }
     }
 }
 
-/// The engine: all of its state is in the ledger.
+/// The engine: all of its state is in the ledger, but for what could not be written yet ([`left`]).
 #[derive(Debug)]
 pub struct Engine {
     ports: Ports,
     settings: Settings,
     /// Counts turns, so that no two have the same owner.
     turns: AtomicU64,
+    /// What turns knew that the ledger did not take.
+    left: left::Left,
 }
 
 impl Engine {
     pub fn new(ports: Ports, settings: Settings) -> Self {
-        Self { ports, settings, turns: AtomicU64::new(0) }
+        Self { ports, settings, turns: AtomicU64::new(0), left: left::Left::default() }
     }
 
     fn owner(&self) -> Box<str> {

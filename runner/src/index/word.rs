@@ -65,6 +65,7 @@ words! {
         NeedsReconnect = 6 "needs-reconnect",
         Ambiguous = 7 "ambiguous",
         Unavailable = 8 "unavailable",
+        Restart = 9 "restart",
     }
     SendState {
         NotSent = 1 "not-sent",

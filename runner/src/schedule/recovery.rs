@@ -44,6 +44,78 @@ pub struct ActiveRun {
 #[error("open runs cannot be read: {0}")]
 pub struct OpenRunsError(pub Box<str>);
 
+/// Runs of one tenant that wait for somebody, found when a process starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StillWaiting {
+    pub tenant: TenantId,
+    /// That wait for somebody to choose, or for a connection to be made anew.
+    pub attention: u64,
+    pub quarantined: u64,
+    /// One of them.
+    pub first: RunId,
+}
+
+/// Who is told of them once more. A process that ends between a commit and its notice has told nobody; the ledger knows, and
+/// so each start tells again, tenant by tenant, what waits. It neither waits nor fails.
+pub trait Reminders: Send + Sync + fmt::Debug {
+    fn remind(&self, waiting: StillWaiting);
+
+    /// Those of so many tenants more were not told one by one.
+    fn remind_of_more(&self, tenants: u64);
+}
+
+/// Tenants that are told of one by one at a start.
+const TENANTS_TOLD_MAX: u64 = 1_000;
+
+/// Counts what waits, tenant after tenant.
+#[derive(Debug, Default)]
+struct Reminding {
+    /// None: nobody is told.
+    who: Option<Arc<dyn Reminders>>,
+    now: Option<StillWaiting>,
+    tenants: u64,
+}
+
+impl Reminding {
+    fn see(&mut self, run: &ActiveRun) {
+        let (attention, quarantined) = match run.status {
+            RunStatus::NeedsAttention => (1, 0),
+            RunStatus::Quarantined => (0, 1),
+            RunStatus::Queued
+            | RunStatus::Running
+            | RunStatus::Parked
+            | RunStatus::Succeeded
+            | RunStatus::Failed
+            | RunStatus::Cancelled
+            | RunStatus::TimedOut
+            | RunStatus::EndedAmbiguous => return,
+        };
+        if self.now.as_ref().is_some_and(|now| now.tenant != run.tenant) {
+            self.tell();
+        }
+        let first = || StillWaiting { tenant: run.tenant.clone(), attention: 0, quarantined: 0, first: run.run };
+        let now = self.now.get_or_insert_with(first);
+        now.attention += attention;
+        now.quarantined += quarantined;
+    }
+
+    fn tell(&mut self) {
+        let (Some(who), Some(now)) = (&self.who, self.now.take()) else { return };
+        self.tenants += 1;
+        if self.tenants <= TENANTS_TOLD_MAX {
+            who.remind(now);
+        }
+    }
+
+    fn end(&mut self) {
+        self.tell();
+        let more = self.tenants.saturating_sub(TENANTS_TOLD_MAX);
+        if let Some(who) = self.who.take().filter(|_| more > 0) {
+            who.remind_of_more(more);
+        }
+    }
+}
+
 /// Where open runs are found.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
@@ -60,7 +132,7 @@ const PAGE: usize = 1024;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Goes on for ever; dropping it ends it.
-pub(super) async fn keep(handle: Handle, sources: Sources) {
+pub(super) async fn keep(handle: Handle, sources: Sources, mut reminders: Option<Arc<dyn Reminders>>) {
     let mut wants_all = true;
     // A scan of many runs is not to be most of what is done.
     let mut not_before = Instant::now();
@@ -70,7 +142,12 @@ pub(super) async fn keep(handle: Handle, sources: Sources) {
             wants_all |= Instant::now() >= not_before && handle.0.lock().core.wants_scan(now_unix_ms);
             if wants_all && Instant::now() >= not_before {
                 let begun = Instant::now();
-                wants_all = !scan(&handle, &**open).await;
+                // Whoever was told of a part is told again of all of it, and then no more.
+                let mut reminding = Reminding { who: reminders.clone(), ..Reminding::default() };
+                wants_all = !scan(&handle, &**open, &mut reminding).await;
+                if !wants_all {
+                    reminders = None;
+                }
                 not_before = Instant::now() + 4 * begun.elapsed();
             }
         }
@@ -82,7 +159,7 @@ pub(super) async fn keep(handle: Handle, sources: Sources) {
 }
 
 /// Offers every open run that can go on by itself; says whether all were seen.
-async fn scan(handle: &Handle, open: &dyn OpenRuns) -> bool {
+async fn scan(handle: &Handle, open: &dyn OpenRuns, reminding: &mut Reminding) -> bool {
     let (mut after, mut seen, mut taken) = (None, 0_u64, 0_u64);
     loop {
         let (page, next) = match open.open_runs(after, PAGE).await {
@@ -95,6 +172,7 @@ async fn scan(handle: &Handle, open: &dyn OpenRuns) -> bool {
         };
         for run in &page {
             seen += 1;
+            reminding.see(run);
             if let Some(at_unix_ms) = goes_on_at(run) {
                 taken += u64::from(matches!(
                     handle.offer(&run.tenant, run.run, run.class, at_unix_ms),
@@ -104,6 +182,7 @@ async fn scan(handle: &Handle, open: &dyn OpenRuns) -> bool {
         }
         after = next;
         if after.is_none() {
+            reminding.end();
             handle.0.lock().scans += 1;
             tracing::info!(seen, taken, "went through the open runs");
             return true;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::core::{Core, Left, Limits, LimitsFault};
 use super::handle::{Given, Handle, Shared};
-use super::recovery::{self, Sources};
+use super::recovery::{self, Reminders, Sources};
 use super::{Drive, Ended, Tiers, Turn};
 
 /// What a scheduler is made with.
@@ -20,14 +20,17 @@ use super::{Drive, Ended, Tiers, Turn};
 pub struct Settings {
     pub limits: Limits,
     pub tiers: Arc<dyn Tiers>,
-    /// How long turns may take to end when the process stops. What is left then is dropped, which is a crash of its
-    /// worker: the ledger has what it needs to go on.
+    /// How long turns may take to end when the process stops: each is told to begin nothing new, and waits for the calls that
+    /// it has under way. What is left then is dropped, which is a crash of its worker: the ledger has what it needs to go on.
     pub drain: Duration,
+    /// Who is told once more, at the start, of what waits for somebody.
+    pub reminders: Option<Arc<dyn Reminders>>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { limits: Limits::default(), tiers: Arc::new(super::OneTier), drain: Duration::from_secs(20) }
+        let tiers = Arc::new(super::OneTier);
+        Self { limits: Limits::default(), tiers, drain: Duration::from_secs(20), reminders: None }
     }
 }
 
@@ -45,25 +48,28 @@ pub struct Drained {
 pub struct Scheduler {
     shared: Arc<Shared>,
     drain: Duration,
+    reminders: Option<Arc<dyn Reminders>>,
 }
 
 impl Scheduler {
     pub fn new(settings: Settings, clock: Arc<dyn Clock>) -> Result<(Self, Handle), LimitsFault> {
         settings.limits.check()?;
         let shared = Arc::new(Shared::new(Core::new(settings.limits), clock, settings.tiers));
-        Ok((Self { shared: Arc::clone(&shared), drain: settings.drain }, Handle(shared)))
+        let Settings { drain, reminders, .. } = settings;
+        Ok((Self { shared: Arc::clone(&shared), drain, reminders }, Handle(shared)))
     }
 
-    /// Runs until `stop` says true, and then until the turns under way have ended or their time is up.
+    /// Runs until `stop` says true, and then until the turns under way have left their runs or their time is up.
     pub async fn run(self, drive: Arc<dyn Drive>, sources: Sources, mut stop: watch::Receiver<bool>) -> Drained {
         let fence = if sources.ledger.is_some() { Fence::Claimed } else { Fence::Alone };
         let mut turns = JoinSet::new();
+        let leave = watch::Sender::new(false);
         let mut keeper = JoinSet::new();
-        keeper.spawn(recovery::keep(Handle(Arc::clone(&self.shared)), sources));
+        keeper.spawn(recovery::keep(Handle(Arc::clone(&self.shared)), sources, self.reminders.clone()));
         // A sender that is gone has nothing more to say than stop.
         let mut stopping = std::pin::pin!(async move { stop.wait_for(|stop| *stop).await.is_ok() });
         loop {
-            self.dispatch(&drive, fence, &mut turns);
+            self.dispatch(&drive, fence, &leave, &mut turns);
             tokio::select! {
                 biased;
                 _ = &mut stopping => break,
@@ -73,15 +79,16 @@ impl Scheduler {
             }
             while turns.try_join_next().is_some() {}
         }
+        leave.send_replace(true);
         keeper.shutdown().await;
         self.drain(turns).await
     }
 
-    fn dispatch(&self, drive: &Arc<dyn Drive>, fence: Fence, turns: &mut JoinSet<()>) {
+    fn dispatch(&self, drive: &Arc<dyn Drive>, fence: Fence, leave: &watch::Sender<bool>, turns: &mut JoinSet<()>) {
         /// In one go; the rest at once behind it.
         const GIVEN_AT_ONCE: usize = 256;
         for given in self.shared.give(GIVEN_AT_ONCE) {
-            turns.spawn(turn(Arc::clone(&self.shared), Arc::clone(drive), fence, given));
+            turns.spawn(turn(Arc::clone(&self.shared), Arc::clone(drive), fence, given, leave.subscribe()));
         }
     }
 
@@ -118,9 +125,9 @@ enum Fence {
 }
 
 /// One turn, to its end.
-async fn turn(shared: Arc<Shared>, drive: Arc<dyn Drive>, fence: Fence, given: Given) {
+async fn turn(shared: Arc<Shared>, drive: Arc<dyn Drive>, fence: Fence, given: Given, stopping: watch::Receiver<bool>) {
     let Given { picked, nudged } = given;
-    let turn = Turn { tenant: picked.tenant, run: picked.run, class: picked.class, nudged };
+    let turn = Turn { tenant: picked.tenant, run: picked.run, class: picked.class, nudged, stopping };
     let (run, tenant) = (turn.run, turn.tenant.clone());
     let driven = AssertUnwindSafe(async { drive.drive(turn).await }).catch_unwind().await;
     let left = if let Ok(ended) = driven {

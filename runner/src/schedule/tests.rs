@@ -53,6 +53,8 @@ enum Act {
     Panics,
     /// Ends when it is told that something was appended.
     WaitsForNudge(Ended),
+    /// Ends when it is told that the process stops.
+    WaitsForStop(Ended),
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +114,10 @@ impl Drive for Workers {
                     ended
                 }
                 Act::Panics => panic!("as a test has asked"),
+                Act::WaitsForStop(ended) => {
+                    turn.stopping.wait_for(|stopping| *stopping).await.unwrap();
+                    ended
+                }
                 Act::WaitsForNudge(ended) => {
                     turn.nudged.changed().await.unwrap();
                     ended
@@ -245,6 +251,21 @@ async fn a_drain_lets_turns_end_and_drops_what_takes_too_long() {
     assert_eq!((seen.now, seen.dropped, seen.turns.len()), (0, 1, 2), "nothing begins any more");
 }
 
+#[tokio::test(start_paused = true)]
+async fn turns_are_told_of_a_stop_and_nothing_is_dropped_that_heeds_it() {
+    let running = start(Limits::of_slots(4), NO_SOURCES);
+    let left = Ended::Parked { until_unix_ms: Some(running.clock.unix_ms()), class: QueueClass::Interactive };
+    running.workers.will(run(1), &[Act::WaitsForStop(left)]);
+    running.enqueue(1, QueueClass::Interactive);
+    pass(60).await;
+    assert_eq!(running.workers.seen.lock().unwrap().now, 1);
+    running.stop.send(true).unwrap();
+    let began = Instant::now();
+    assert_eq!(running.ended.await.unwrap(), Drained { finished: 1, dropped: 0 });
+    assert_eq!(began.elapsed().as_secs(), 0);
+    assert_eq!(running.workers.turns_of(run(1)), 1, "it is left for the next process");
+}
+
 /// Another worker has it: claimed when it lapses where that is told, and looked at again where it is not.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_another_has_is_not_forgotten() {
@@ -335,6 +356,60 @@ async fn open_runs_are_found_at_the_start() {
     assert_eq!(turns(5), 0, "only an operator lets it go on");
     let snapshot = running.handle.snapshot();
     assert_eq!((snapshot.scans, snapshot.scan_failures), (1, 2));
+}
+
+#[derive(Debug, Default)]
+struct Told(Mutex<(Vec<StillWaiting>, u64)>);
+
+impl Reminders for Told {
+    fn remind(&self, waiting: StillWaiting) {
+        self.0.lock().unwrap().0.push(waiting);
+    }
+
+    fn remind_of_more(&self, tenants: u64) {
+        self.0.lock().unwrap().1 += tenants;
+    }
+}
+
+/// A notice that went with its process is told by the next one: whoever waits is in the ledger.
+#[tokio::test(start_paused = true)]
+async fn a_start_tells_again_of_what_waits_for_somebody() {
+    let of = |tenant_number: u16, number: u8, status| {
+        let name = format!("tenant-{tenant_number:04}");
+        ActiveRun { tenant: tenant(&name), ..open(number, status, None) }
+    };
+    let mut runs = vec![
+        of(1, 1, RunStatus::NeedsAttention),
+        of(1, 2, RunStatus::Quarantined),
+        of(1, 3, RunStatus::NeedsAttention),
+        of(2, 4, RunStatus::Queued),
+        of(3, 5, RunStatus::Quarantined),
+    ];
+    runs.extend((10..1_020).map(|tenant| of(tenant, 6, RunStatus::Quarantined)));
+    let projection = Projection::with(runs);
+    let told = Arc::<Told>::default();
+    let reminders: Option<Arc<dyn Reminders>> = Some(Arc::<Told>::clone(&told));
+    let settings = Settings { limits: Limits::of_slots(1), reminders, ..Settings::default() };
+    let (scheduler, handle) = Scheduler::new(settings, RuntimeClock::shared()).unwrap();
+    let workers = Arc::<Workers>::default();
+    (1..7).for_each(|number| workers.will(run(number), &[Act::End(Ended::Terminal)]));
+    let (_stop, stopped) = watch::channel(false);
+    let drive: Arc<dyn Drive> = workers;
+    let _ended = tokio::spawn(scheduler.run(drive, Sources { open: Some(projection), ledger: None }, stopped));
+    pass(5).await;
+    // One more look at all of them tells nobody again.
+    handle.0.lock().core.want_scan(0);
+    pass(30).await;
+    assert!(handle.snapshot().scans > 1);
+    let told = told.0.lock().unwrap();
+    let waiting = |tenant_number: u16, attention, quarantined, first| StillWaiting {
+        tenant: tenant(&format!("tenant-{tenant_number:04}")),
+        attention,
+        quarantined,
+        first: run(first),
+    };
+    assert_eq!(told.0[..2], [waiting(1, 2, 1, 1), waiting(3, 0, 1, 5)]);
+    assert_eq!((told.0.len(), told.1), (1_000, 12));
 }
 
 #[tokio::test(start_paused = true)]

@@ -205,6 +205,6 @@ pub(super) fn of_group(reason: Option<ParkReason>) -> &'static str {
             "Nothing: they go on when their time has come. Fewer runs at once, or a larger quota, make the wait shorter."
         }
         Some(ParkReason::Unavailable) => "Look at the way out: egress does not answer, or the ledger has no room.",
-        Some(ParkReason::Delay | ParkReason::Backoff) => "Nothing: they go on by themselves.",
+        Some(ParkReason::Delay | ParkReason::Backoff | ParkReason::Restart) => "Nothing: they go on by themselves.",
     }
 }

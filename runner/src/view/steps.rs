@@ -264,6 +264,7 @@ pub(super) fn put_off(reason: ParkReason) -> &'static str {
         ParkReason::NeedsReconnect => "the connection has to be made anew",
         ParkReason::Ambiguous => "somebody has to choose about an effect that may have happened",
         ParkReason::Unavailable => "what it calls through is not there",
+        ParkReason::Restart => "the node that worked on it is being started anew",
     }
 }
 

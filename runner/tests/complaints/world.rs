@@ -409,7 +409,8 @@ impl World {
     }
 
     pub(crate) fn a_turn(&self, run: RunId) -> Turn {
-        Turn { tenant: acme(), run, class: QueueClass::Interactive, nudged: self.nudges.subscribe() }
+        let stopping = watch::Sender::new(false).subscribe();
+        Turn { tenant: acme(), run, class: QueueClass::Interactive, nudged: self.nudges.subscribe(), stopping }
     }
 
     pub(crate) async fn turn(&self, engine: &Engine, run: RunId) -> Ended {

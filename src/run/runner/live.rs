@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use config::{Appliance, Environment};
+use config::{Appliance, Environment, RunnerStore};
 use domain::{Clock, ConnectionId, TenantId};
 use eventlog::EventLog;
-use runner::admission::{self, Admission, Triggers};
+use runner::admission::{self, Admission, Letters, Triggers};
 use runner::automation::cache::Bounds;
 use runner::automation::{CompiledAutomations, DefinitionStore, EmbeddedDefinitions, embedded as definitions};
 use runner::call::egress::{EgressCaller, EgressSettings};
@@ -20,7 +20,7 @@ use runner::ledger::embedded::{self, Ages, EmbeddedLedger};
 use runner::ledger::payloads::{self, PayloadDirectory, PayloadStore};
 use runner::ledger::{BoxFuture, LedgerStore};
 use runner::replay::{self, Replays};
-use runner::schedule::core::Limits;
+use runner::schedule::core::{Limits, Tier};
 use runner::schedule::{self, Scheduler, Sources};
 use runner::view;
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ use super::config::{ConnectionsInForce, InForce};
 use super::metered::Metered;
 use super::metrics::RunnerMetrics;
 use super::ports::{Compiled, EventsOfLog, History, Keeping, NoEvents, StillThere, Telling};
+use super::tiers::TiersInForce;
 
 /// How often figures are taken that take a look at the disk.
 const LOOK_EVERY: Duration = Duration::from_millis(LOOK_EVERY_MS);
@@ -137,6 +138,7 @@ impl Opening {
         let engine = self.engine(&ledger, &definitions, &automations, &events, &payloads, &connectors)?;
         let triggers =
             Triggers::new(Arc::clone(&definitions), Arc::clone(&automations), Arc::clone(&events), Arc::clone(clock));
+        let letters = self.letters().await?;
         let admission = self.log.as_ref().map(|log| {
             let parts = admission::Parts {
                 log: Arc::clone(log),
@@ -144,6 +146,7 @@ impl Opening {
                 triggers: Arc::clone(&triggers),
                 queue: Arc::clone(&queue),
                 clock: Arc::clone(clock),
+                letters,
             };
             let settings = admission::Settings {
                 entries_max: file.admission.events_max as usize,
@@ -183,6 +186,14 @@ impl Opening {
             faults: Mutex::default(),
         };
         Ok((Arc::new(live), Tasks { scheduler, engine: Arc::new(engine), sources, admission }))
+    }
+
+    /// Events that could not be admitted.
+    async fn letters(&self) -> Result<Letters, String> {
+        let place = self.appliance.runner.directory.join("dead-letters");
+        let opened = tokio::task::spawn_blocking(move || Letters::open(place)).await;
+        let opened = opened.map_err(|_| "opening the dead letters ended in a fault of ours".to_owned())?;
+        opened.map_err(|fault| format!("the dead letters: {fault}"))
     }
 
     fn replays(
@@ -242,11 +253,14 @@ impl Opening {
     fn scheduler(&self) -> Result<(Scheduler, schedule::Handle), String> {
         let file = &self.appliance.runner;
         let limits = Limits {
+            tiers: self.config.load().tiers.tiers(),
             queued_max: file.admission.runs_max,
             parked_max: file.admission.runs_max,
             ..Limits::of_slots(file.slots)
         };
-        let settings = schedule::Settings { limits, drain: self.drain, ..schedule::Settings::default() };
+        let tiers = Arc::new(TiersInForce(Arc::clone(&self.config)));
+        let reminders: Option<Arc<dyn schedule::Reminders>> = Some(Arc::new(Telling(Arc::clone(&self.metrics))));
+        let settings = schedule::Settings { limits, tiers, drain: self.drain, reminders };
         Scheduler::new(settings, Arc::clone(&self.clock)).map_err(|fault| format!("the scheduler: {fault}"))
     }
 
@@ -286,6 +300,8 @@ impl Opening {
         };
         let settings = runner::engine::Settings {
             lease: file.lease,
+            // Calls that leave by another machine may go on there for a while, when this one has lost its power.
+            is_alone: file.store == RunnerStore::Embedded && file.egress.is_none(),
             workers_lost_max: file.crashes_max,
             authorise_after: file.reauthorise_after,
             ..runner::engine::Settings::new(&owner(self.appliance.node.id, clock.unix_ms()))
@@ -314,8 +330,13 @@ impl Tasks {
         beside.spawn(keep_looking(Arc::clone(live)));
         beside.spawn(keep_retaining(Arc::clone(live), ages));
         let admission = self.admission.map(|admission| tokio::spawn(admission.run(stop.clone())));
-        // What was durable when the process before ended is in the index before open runs are looked for in it.
-        live.index.caught_up(Duration::from_mins(5)).await;
+        // What was durable when the process before ended is in the index before open runs are looked for in it; whoever is
+        // told to stop meanwhile has nothing to look for.
+        let mut stopped = stop.clone();
+        tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => {}
+            _ = live.index.caught_up(Duration::from_mins(5)) => {}
+        }
         let drained = self.scheduler.run(self.engine, self.sources, stop).await;
         if drained.dropped > 0 {
             tracing::warn!(dropped = drained.dropped, "workers were let go of in the middle of a turn");
@@ -331,6 +352,13 @@ impl Tasks {
 }
 
 impl Live {
+    /// Files were put in force. What they cannot have was told where they were judged.
+    pub(super) fn set_tiers(&self, tiers: Vec<Tier>) {
+        if let Err(fault) = self.scheduler.set_tiers(tiers) {
+            tracing::error!(%fault, "the tiers of the file are not in force");
+        }
+    }
+
     pub(super) fn seen(&self) -> Seen {
         let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         Seen {
@@ -350,6 +378,9 @@ impl Live {
             let age_ms = status.oldest_unix_ms.map_or(0, |oldest| now_unix_ms.saturating_sub(oldest));
             if u128::from(age_ms) > lag_alarm.as_millis() {
                 alarms.push(format!("runner: an event has waited {} s for its run", age_ms / 1_000));
+            }
+            if status.letters > 0 {
+                alarms.push(format!("runner: {} events could not be admitted and are set aside", status.letters));
             }
         }
         match &*self.index.following().borrow() {

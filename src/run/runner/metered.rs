@@ -44,7 +44,7 @@ pub(crate) struct Counts {
     pub(super) failures: AtomicU64,
 }
 
-pub(super) const PARKS: [(ParkReason, &str); 8] = [
+pub(super) const PARKS: [(ParkReason, &str); 9] = [
     (ParkReason::Delay, "delay"),
     (ParkReason::Backoff, "backoff"),
     (ParkReason::Provider, "provider"),
@@ -53,6 +53,7 @@ pub(super) const PARKS: [(ParkReason, &str); 8] = [
     (ParkReason::NeedsReconnect, "needs-reconnect"),
     (ParkReason::Ambiguous, "ambiguous"),
     (ParkReason::Unavailable, "unavailable"),
+    (ParkReason::Restart, "restart"),
 ];
 
 pub(super) const ENDS: [(RunStatus, &str); 5] = [

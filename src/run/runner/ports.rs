@@ -14,6 +14,7 @@ use runner::index::{RunIndex, RunRow};
 use runner::ledger::payloads::{Bounds, Fetched, PayloadError, PayloadStore};
 use runner::ledger::{BoxFuture, Payload};
 use runner::replay::{self, HistoryError, PastRun};
+use runner::schedule::{Reminders, StillWaiting};
 
 use super::config::InForce;
 use super::metrics::RunnerMetrics;
@@ -181,6 +182,20 @@ impl Notices for Telling {
                 "a run costs its workers and is quarantined (`tidegate runs quarantined`)"
             ),
         }
+    }
+}
+
+impl Reminders for Telling {
+    fn remind(&self, waiting: StillWaiting) {
+        let StillWaiting { tenant, attention, quarantined, first } = waiting;
+        tracing::warn!(
+            %tenant, attention, quarantined, %first,
+            "runs wait for somebody since before the start (`tidegate runs list --status needs-attention,quarantined`)"
+        );
+    }
+
+    fn remind_of_more(&self, tenants: u64) {
+        tracing::warn!(tenants, "runs of more tenants wait for somebody since before the start");
     }
 }
 

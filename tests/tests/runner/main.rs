@@ -6,6 +6,7 @@ mod a_deadline_ends_a_run_by_name;
 mod a_delivery_becomes_a_run_and_a_history;
 mod a_full_disk_is_got_over;
 mod a_node_is_asked_for_again;
+mod a_stop_leaves_its_runs_to_the_next_start;
 mod an_ambiguous_effect_waits_for_a_choice;
 mod an_endpoint_that_is_not_there_is_warned_of;
 mod deliveries_are_taken_without_the_runner;

@@ -7,9 +7,11 @@ use super::super::ports::Notice;
 use super::super::state::Settled;
 use super::super::testing::{Graph, lock, step};
 use super::{Bench, failed, response, tenant};
+use crate::engine::worker::Settings;
 use crate::failure::FailureClass;
 use crate::ledger::memory::Fault;
 use crate::ledger::{AppendError, Body, RunStatus, SendState, StepResult};
+use crate::ledger::{Commit, Lease, LedgerStore, Writer};
 use crate::schedule::Ended;
 
 async fn bench(class: &str) -> Bench {
@@ -252,4 +254,180 @@ async fn what_was_woken_and_waits_on_is_parked_anew() {
     let records = bench.records().len();
     bench.turn().await;
     assert_eq!(bench.records().len(), records, "and once more is no news");
+}
+
+/// Its own append, which nobody had answered, is in the way: the lease is its own.
+#[tokio::test(start_paused = true)]
+async fn an_append_that_was_not_answered_is_no_other_worker() {
+    let bench = bench("unsafe").await;
+    // The first is durable when the second is judged, and was not when it was looked for.
+    bench.ledger.next(Fault::Late(Duration::from_millis(10_080)));
+    bench.ledger.next(Fault::Late(Duration::from_millis(100)));
+    assert_eq!(bench.turn().await, Ended::Terminal);
+    assert_eq!((bench.called(), bench.state().status()), (vec!["a".to_owned(), "b".to_owned()], RunStatus::Succeeded));
+    let leases = bench.records().iter().filter(|record| matches!(record.body, Body::Lease(_))).count();
+    assert_eq!(leases, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_never_made_are_made_when_the_ledger_answers_again() {
+    let bench = bench("unsafe").await;
+    bench.ledger.next(Fault::NoReply);
+    let turn = bench.turn();
+    let spoil = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.ledger.unreadable(Some(crate::ledger::ReadError::Unavailable("as a test has asked".into())));
+    };
+    let (ended, ()) = tokio::join!(turn, spoil);
+    assert!(matches!(ended, Ended::Unavailable { .. }), "{ended:?}");
+    bench.ledger.unreadable(None);
+    assert!(bench.called().is_empty(), "the intent is durable, and nobody has made the call");
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded, "and nobody is asked about it");
+    assert_eq!((bench.called(), bench.state().workers_lost), (vec!["a".to_owned(), "b".to_owned()], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_of_a_call_is_not_forgotten_while_the_ledger_takes_nothing() {
+    let bench = bench("unsafe").await;
+    bench.answers_after("a", Duration::from_secs(1), [response(200, "done")]);
+    let spoil = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        for _ in 0..8 {
+            bench.ledger.next(Fault::FailBefore);
+        }
+    };
+    let (ended, ()) = tokio::join!(bench.turn(), spoil);
+    assert!(matches!(ended, Ended::Unavailable { .. }), "{ended:?}");
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded, "nobody is asked about it");
+    assert_eq!(bench.called(), ["a", "b"]);
+}
+
+/// Another process has taken the run in the meantime: what is known is evidence.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_written_is_evidence_for_whoever_has_the_run_by_then() {
+    let bench = bench("unsafe").await;
+    bench.answers_after("a", Duration::from_secs(1), [response(200, "done")]);
+    let spoil = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        for _ in 0..8 {
+            bench.ledger.next(Fault::FailBefore);
+        }
+    };
+    let _ended = tokio::join!(bench.turn(), spoil);
+    let lease = Lease { lease: 2, owner: "another".into(), until_unix_ms: u64::MAX };
+    let attempt = crate::ledger::Attempt { logical: crate::ids::LogicalAttempt::MIN, physical: 1 };
+    let result = StepResult::Ambiguous(crate::ledger::Ambiguity::WorkerLost);
+    let lost = crate::ledger::Outcome { step: step("a"), attempt, result, provider: None };
+    bench.append(Writer::Lease(2), vec![Body::Lease(lease), Body::Outcome(lost)]).await;
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert_eq!(bench.called(), ["a", "b"]);
+    assert!(bench.records().iter().any(|record| matches!(record.body, Body::LateOutcome(_))));
+}
+
+/// A stop waits for what is under way, begins nothing, and leaves the run to whoever comes next, who counts no lost worker.
+#[tokio::test(start_paused = true)]
+async fn a_stop_takes_what_is_under_way_to_its_commit_and_leaves_the_run() {
+    let graph = Graph::default().call("a", &[], "unsafe").call("b", &["a"], "unsafe").call("c", &["b"], "unsafe");
+    let bench = Bench::with(graph.build(), Settings { workers_lost_max: 1, ..Settings::new("node") }).await;
+    for (step, called) in [("a", 1), ("b", 2)] {
+        bench.answers_after(step, Duration::from_secs(5), [response(200, "done")]);
+        let stop = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            bench.stopping.send_replace(true);
+        };
+        let began = tokio::time::Instant::now();
+        let (ended, ()) = tokio::join!(bench.turn(), stop);
+        assert_eq!(began.elapsed().as_secs(), 5);
+        let Ended::Parked { until_unix_ms: Some(until), .. } = ended else { panic!("{ended:?}") };
+        assert!(until <= bench.clock_now(), "it goes on at once");
+        let state = bench.state();
+        assert!(!state.is_worked_on && state.steps[&super::super::testing::step(step)].is_settled());
+        assert_eq!((bench.called().len(), state.parked.unwrap().reason), (called, crate::ledger::ParkReason::Restart));
+        // Whoever is given the run before the process is gone leaves it as it is.
+        let records = bench.records().len();
+        bench.turn().await;
+        assert_eq!(bench.records().len(), records);
+        bench.stopping.send_replace(false);
+    }
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert_eq!((bench.called(), bench.state().workers_lost), (vec!["a".to_owned(), "b".to_owned(), "c".to_owned()], 0));
+}
+
+/// In a shared ledger, too, the next one need not wait for the lease.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_left_is_claimable_at_once() {
+    let clock = super::VirtualClock::new();
+    let shared =
+        crate::ledger::memory::MemoryLedger::shared(&crate::ledger::memory::MemoryLedgerStore::default(), clock);
+    let bench = bench("unsafe").await;
+    bench.stopping.send_replace(true);
+    bench.turn().await;
+    assert_eq!(bench.records().len(), 1, "a run that was not begun is left as it is");
+    bench.stopping.send_replace(false);
+    bench.answers_after("a", Duration::from_secs(2), [response(200, "done")]);
+    let stop = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.stopping.send_replace(true);
+    };
+    let _ended = tokio::join!(bench.turn(), stop);
+    // The same records, in a ledger whose leases lapse.
+    for record in bench.records() {
+        let writer = if record.lease == 0 { Writer::Anyone } else { Writer::Lease(record.lease) };
+        let commit = Commit {
+            tenant: record.tenant,
+            run: record.run,
+            expected: record.seq - 1,
+            writer,
+            at_unix_ms: record.at_unix_ms,
+            bodies: vec![record.body],
+        };
+        shared.append(commit).await.unwrap();
+    }
+    let claimable = shared.claimable(bench.clock_now(), 9).await.unwrap();
+    assert_eq!(claimable.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_ours_that_never_answers_holds_nobody_up() {
+    let bench = bench("unsafe").await;
+    *lock(&bench.tables.hangs) = true;
+    let began = tokio::time::Instant::now();
+    let ended = bench.turn().await;
+    assert!(matches!(ended, Ended::Parked { until_unix_ms: Some(_), .. }), "{ended:?}");
+    assert_eq!((began.elapsed().as_secs(), bench.called().len()), (10, 0));
+    assert_eq!(bench.state().parked.unwrap().reason, crate::ledger::ParkReason::Unavailable);
+    *lock(&bench.tables.hangs) = false;
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+}
+
+/// What is in doubt waits for the part that is not there, and not for somebody.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_about_a_doubt_that_a_part_of_ours_will_tell_about_later() {
+    let bench = bench("idempotent").await;
+    bench.answers_after("a", Duration::from_secs(5), [response(200, "done")]);
+    assert_eq!(bench.lost_after(1_000).await, None);
+    *lock(&bench.tables.hangs) = true;
+    bench.turn().await;
+    assert_eq!(bench.state().status(), RunStatus::Parked);
+    *lock(&bench.tables.hangs) = false;
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert!(lock(&bench.tables.notices).is_empty());
+}
+
+/// Where no other process can have it, a lost worker's call is over when its run is taken up again.
+#[tokio::test(start_paused = true)]
+async fn alone_a_lost_call_is_read_back_at_once() {
+    for (is_alone, seconds) in [(true, 2), (false, 10)] {
+        let graph = Graph::default().call("a", &[], "checkable").call("b", &["a"], "unsafe");
+        let bench = Bench::with(graph.build(), Settings { is_alone, ..Settings::new("node") }).await;
+        bench.answers_after("a", Duration::from_secs(9), [response(200, "done")]);
+        bench.answers("read-back", [response(200, "yes")]);
+        assert_eq!(bench.lost_after(1_000).await, None);
+        let began = tokio::time::Instant::now();
+        assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+        assert_eq!(
+            (bench.called(), began.elapsed().as_secs()),
+            (vec!["a".into(), "read-back".into(), "b".to_owned()], seconds)
+        );
+    }
 }

@@ -11,7 +11,7 @@ use crate::automation::{Automation, Kind};
 use crate::failure::FailureClass;
 use crate::ids::{EffectKey, StepId};
 use crate::ledger::memory::MemoryLedger;
-use crate::ledger::{Ambiguity, Body, Choice, Record, RunStatus, StepResult};
+use crate::ledger::{Ambiguity, Body, Choice, ParkReason, Record, RunStatus, StepResult};
 
 /// Looks at the ledger whenever a call arrives that may have an effect.
 #[derive(Debug)]
@@ -177,6 +177,7 @@ pub(super) fn witnessed(records: &[Record]) -> BTreeSet<&'static str> {
                 late.push(outcome);
                 "late-outcome"
             }
+            Body::Parked(parked) if parked.reason == ParkReason::Restart => "left",
             Body::Released(_) => "released",
             Body::Resolved(_) => "resolved",
             Body::Rerun(_) => "rerun",

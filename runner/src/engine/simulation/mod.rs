@@ -3,8 +3,9 @@
 //! every schedule calms down, and a failing one shrinks to what matters.
 //!
 //! What happens: workers are dropped at any poll, two work on one run, calls fail before and after their effect, answers are
-//! lost or late, the ledger fails before and after it is durable or answers late or never, leases lapse in the middle of
-//! calls, the wall clock steps, admissions are repeated, people cancel, choose, re-run and release.
+//! lost or late, the ledger fails before and after it is durable or answers late or never, and so do other parts of ours,
+//! leases lapse in the middle of calls, processes stop, the wall clock steps, admissions are repeated, people cancel, choose,
+//! re-run and release.
 //!
 //! What has to hold, whatever happens, is in [`invariants`].
 
@@ -12,6 +13,7 @@ mod choices;
 #[expect(clippy::wildcard_enum_match_arm, reason = "it looks for a few kinds of records among all")]
 mod invariants;
 mod ledger;
+mod ports;
 mod provider;
 mod world;
 
@@ -111,6 +113,7 @@ fn the_schedules_see_all_that_they_are_about() {
         "retried",
         "deferred",
         "adopted",
+        "left",
     ] {
         assert!(seen.contains(wanted), "{wanted} never happened: {seen:?}");
     }

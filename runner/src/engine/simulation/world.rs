@@ -18,6 +18,7 @@ use super::super::worker::{Engine, Ports, Settings};
 use super::choices::Choices;
 use super::invariants::{Watch, told, witnessed};
 use super::ledger::Chaotic;
+use super::ports::Flaky;
 use super::provider::Provider;
 use crate::automation::Automation;
 use crate::ids::{RunId, StepId, Version};
@@ -51,8 +52,11 @@ struct World {
     watch: Arc<Watch>,
     provider: Arc<Provider>,
     nudges: watch::Sender<u64>,
+    stopping: watch::Sender<bool>,
     run: RunId,
     is_shared: bool,
+    /// There is one process, which works on a run with one worker at a time.
+    is_alone: bool,
     /// The first worker was dropped where it was to be.
     has_crashed: bool,
     /// So many workers more are lost soon after they have begun: something about the run kills them.
@@ -117,6 +121,7 @@ impl World {
         let automation = Arc::new(shape(scenario.shape.unwrap_or(drawn)));
         let store = MemoryLedgerStore::default();
         let is_shared = choices.one_of(2, 127) == 1;
+        let is_alone = !is_shared && choices.one_of(2, 127) == 1;
         let plain = Arc::new(if is_shared {
             MemoryLedger::shared(&store, Arc::<VirtualClock>::clone(&clock))
         } else {
@@ -134,16 +139,17 @@ impl World {
             forced: std::sync::Mutex::new(scenario.first_call),
         });
         let run = RunId::of_event(&tenant(), automation_id(), Version::MIN, event());
+        let flaky = Arc::new(Flaky { inner: Arc::clone(&tables), choices: Arc::clone(&choices) });
         let ports = Ports {
             clock: Arc::<VirtualClock>::clone(&clock),
             ledger: Arc::<Chaotic>::clone(&ledger),
-            definitions: Arc::<Tables>::clone(&tables),
-            automations: Arc::<Tables>::clone(&tables),
-            events: Arc::<Tables>::clone(&tables),
-            payloads: Arc::<Tables>::clone(&tables),
+            definitions: Arc::<Flaky>::clone(&flaky),
+            automations: Arc::<Flaky>::clone(&flaky),
+            events: Arc::<Flaky>::clone(&flaky),
+            payloads: Arc::<Flaky>::clone(&flaky),
             connectors: Arc::new(TestConnectors),
             caller: Arc::<Provider>::clone(&provider),
-            authority: Arc::<Tables>::clone(&tables),
+            authority: flaky,
             notices: Arc::<Tables>::clone(&tables),
         };
         let acts = Acts {
@@ -154,8 +160,8 @@ impl World {
             payloads: Arc::<Tables>::clone(&tables),
             queue: tables,
         };
-        let engine = Engine::new(ports, Settings { workers_lost_max: 3, ..Settings::new("node") });
-        let nudges = watch::Sender::new(0);
+        let engine = Engine::new(ports, Settings { workers_lost_max: 3, is_alone, ..Settings::new("node") });
+        let (nudges, stopping) = (watch::Sender::new(0), watch::Sender::new(false));
         Self {
             choices,
             clock,
@@ -165,8 +171,10 @@ impl World {
             watch,
             provider,
             nudges,
+            stopping,
             run,
             is_shared,
+            is_alone,
             has_crashed: false,
             cursed: 0,
         }
@@ -302,7 +310,8 @@ impl World {
         let drawn =
             (crash_at.is_none() && self.choices.one_of(2, 150) == 1).then(|| 1 + u32::from(self.choices.byte()) / 4);
         let first = Lost { drive: self.engine.drive(self.a_turn()), polls_left: crash_at.or(drawn) };
-        let meanwhile = self.choices.one_of(3, 215);
+        self.stopping.send_replace(false);
+        let meanwhile = self.choices.one_of(4, 205);
         let after = Duration::from_millis(self.choices.millis());
         let beside = async {
             match meanwhile {
@@ -312,9 +321,14 @@ impl World {
                     self.nudges.send_modify(|nudge| *nudge += 1);
                     None
                 }
-                2 => {
+                2 if !self.is_alone => {
                     tokio::time::sleep(after).await;
                     Some(self.engine.drive(self.a_turn()).await)
+                }
+                3 => {
+                    tokio::time::sleep(after).await;
+                    self.stopping.send_replace(true);
+                    None
                 }
                 _ => None,
             }
@@ -325,8 +339,8 @@ impl World {
     }
 
     fn a_turn(&self) -> Turn {
-        let nudged = self.nudges.subscribe();
-        Turn { tenant: tenant(), run: self.run, class: QueueClass::Interactive, nudged }
+        let (nudged, stopping) = (self.nudges.subscribe(), self.stopping.subscribe());
+        Turn { tenant: tenant(), run: self.run, class: QueueClass::Interactive, nudged, stopping }
     }
 
     fn after(&self, ended: Option<&Ended>) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Reading and writing the run, whatever the ledger answers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
@@ -16,6 +16,7 @@ use super::super::state::RunState;
 use super::Engine;
 use super::decide::Round;
 use super::input::Inputs;
+use super::left::Unwritten;
 use super::turn::Work;
 
 /// Before the second try of a read or append; doubled for each further one.
@@ -61,7 +62,8 @@ impl<'a> Work<'a> {
             return Err(Ended::Terminal);
         }
         let admitted = &state.admitted;
-        let loaded = engine.ports.automations.load(&state.tenant, admitted.automation, admitted.version).await;
+        let asked = engine.ports.automations.load(&state.tenant, admitted.automation, admitted.version);
+        let loaded = engine.within(asked).await;
         let automation = match loaded {
             Ok(automation) => automation,
             Err(error) => {
@@ -73,24 +75,29 @@ impl<'a> Work<'a> {
                 });
             }
         };
+        let left = engine.left.take(turn.run);
+        let is_taken = left.as_ref().is_some_and(|left| left.holds(&state));
+        let owner = left.as_ref().filter(|_| is_taken).map_or_else(|| engine.owner(), Unwritten::owner);
         let known = Known {
-            lease: state.lease.saturating_add(1),
+            lease: state.lease.saturating_add(u64::from(!is_taken)),
             workers_lost_max: engine.settings.workers_lost_max,
+            is_alone: engine.settings.is_alone,
             ..Known::default()
         };
         Ok(Self {
             engine,
-            owner: engine.owner(),
+            owner,
             inputs: Inputs::new(&state),
             state,
             automation,
             known,
-            is_taken: false,
+            is_taken,
+            // Of a lease that was left it is made sure of before a call is begun.
             held_until: Duration::ZERO,
             dead: HashMap::new(),
             under_way: BTreeMap::new(),
             calls: FuturesUnordered::new(),
-            unsaved: VecDeque::new(),
+            unsaved: left.into_iter().flat_map(|left| left.news(&records)).collect(),
             turn,
         })
     }
@@ -117,10 +124,16 @@ impl<'a> Work<'a> {
             };
             match &error {
                 AppendError::Fenced { .. } => {
-                    // An earlier try of it may have been taken: then its intents are ours, and their calls were never made.
-                    let records = read(self.engine, &self.turn).await;
-                    let is_written = records.is_ok_and(|records| is_there(&records, &commit));
-                    return Wrote::Fenced { is_written };
+                    // An earlier try of it may have been taken, unanswered: then it may be our own lease that is in the way,
+                    // and we go on with it. Where another has taken the run since, the intents are ours all the same, and
+                    // their calls were never made.
+                    let Ok(records) = read(self.engine, &self.turn).await else {
+                        return Wrote::Fenced { is_written: false };
+                    };
+                    if !is_there(&records, &commit) {
+                        return Wrote::Fenced { is_written: false };
+                    }
+                    return self.was_taken(&commit, asked_at, &records);
                 }
                 AppendError::Conflict { .. } => {}
                 AppendError::Unavailable(_) => pause(&mut wait).await,
@@ -133,16 +146,7 @@ impl<'a> Work<'a> {
                 }
             }
             match read(self.engine, &self.turn).await {
-                Ok(records) if is_there(&records, &commit) => {
-                    self.written(&commit, asked_at);
-                    if records.len() as u64 == self.state.seq {
-                        return Wrote::All;
-                    }
-                    // And somebody else has appended since; the calls that it has intents for are ours to make all the same.
-                    self.learn(&records);
-                    let is_fenced = self.state.lease > self.known.lease;
-                    return if is_fenced { Wrote::Fenced { is_written: true } } else { Wrote::All };
-                }
+                Ok(records) if is_there(&records, &commit) => return self.was_taken(&commit, asked_at, &records),
                 Ok(records) if records.len() as u64 != commit.expected => return self.decide_again(&records),
                 Ok(_) => {}
                 Err(error) => return Wrote::Nothing(left(&self.turn, &error)),
@@ -150,6 +154,17 @@ impl<'a> Work<'a> {
         }
         tracing::warn!(run = %self.state.run, "the ledger takes nothing: the run is left for later");
         Wrote::Nothing(Ended::Unavailable { retry_ms: LEFT_MS })
+    }
+
+    /// The commit is in the ledger, whatever was answered.
+    fn was_taken(&mut self, commit: &Commit, asked_at: Duration, records: &[Record]) -> Wrote {
+        self.written(commit, asked_at);
+        if records.len() as u64 == self.state.seq {
+            return Wrote::All;
+        }
+        // And somebody else has appended since; the calls that it has intents for are ours to make all the same.
+        self.learn(records);
+        if self.state.lease > self.known.lease { Wrote::Fenced { is_written: true } } else { Wrote::All }
     }
 
     fn decide_again(&mut self, records: &[Record]) -> Wrote {

@@ -1,5 +1,7 @@
 //! One round: what has come, and all that follows from it, as the bodies of one commit.
 
+use std::time::Duration;
+
 use futures_util::stream::FuturesUnordered;
 
 use crate::failure::FailureClass;
@@ -24,6 +26,8 @@ pub(super) struct Round {
     /// Told when it is durable.
     pub(super) notices: Vec<Notice>,
     pub(super) next: Next,
+    /// When it began, by the monotonic clock.
+    began: Duration,
 }
 
 impl Work<'_> {
@@ -35,6 +39,7 @@ impl Work<'_> {
             starts: Vec::new(),
             notices: Vec::new(),
             next: Next::More,
+            began: self.engine.ports.clock.monotonic(),
         };
         // A record behind it has woken the run: then it is parked anew, for whoever looks for runs that can go on.
         let is_last = self.state.parked_seq == self.state.seq;
@@ -45,6 +50,7 @@ impl Work<'_> {
         }
         // How safe it is to do something again is a matter of time, too: providers forget keys while a turn goes on.
         self.known.safety.clear();
+        self.known.is_stopping = *self.turn.stopping.borrow();
         // And a connection that was dead may have been made anew.
         self.known.dead.clear();
         self.dead.retain(|_, is_dead| !*is_dead);
@@ -95,7 +101,7 @@ impl Work<'_> {
 
     async fn go_on(&mut self, round: &mut Round) -> Next {
         loop {
-            if round.bodies.len() >= BODIES_MAX {
+            if round.bodies.len() >= BODIES_MAX || self.is_slow(round) {
                 return Next::More;
             }
             match plan(&self.state, &self.automation, round.at_unix_ms, &self.known) {
@@ -105,12 +111,12 @@ impl Work<'_> {
                     }
                 }
                 Plan::GiveUp => self.give_up(round),
-                Plan::Classify(at) => self.classify(at).await,
+                Plan::Classify(at) => self.classify(round, at).await,
                 Plan::Do(steps) => {
                     for step in steps {
                         self.perform(round, step).await;
                         // Where one has failed, the others may not be begun any more.
-                        if round.bodies.last().is_some_and(is_failure) {
+                        if round.bodies.last().is_some_and(is_failure) || self.is_slow(round) {
                             break;
                         }
                     }
@@ -132,8 +138,15 @@ impl Work<'_> {
                 }
                 Plan::Await { until_unix_ms } => return Next::Await { until_unix_ms },
                 Plan::Park(parked) => return self.park(round, parked),
+                Plan::Leave => return self.leave_it(round),
             }
         }
+    }
+
+    /// A part of ours keeps it waiting: what is decided is written first, while the lease holds.
+    fn is_slow(&self, round: &Round) -> bool {
+        let since = self.engine.ports.clock.monotonic().saturating_sub(round.began);
+        !round.bodies.is_empty() && since >= self.engine.settings.lease / 3
     }
 
     /// Adds a body, and lets the state take it in as if it had been written.
@@ -218,6 +231,18 @@ impl Work<'_> {
             self.say(round, Body::Parked(parked));
         }
         Next::End(ended)
+    }
+
+    /// It says that nobody works on the run any more, so that whoever comes next goes on at once and counts no lost worker.
+    /// A run that was not begun is left as it is.
+    fn leave_it(&mut self, round: &mut Round) -> Next {
+        let (until_unix_ms, class) = (Some(round.at_unix_ms), self.turn.class);
+        if !self.is_taken && matches!(round.bodies.as_slice(), [Body::Lease(_)]) {
+            round.bodies.clear();
+        } else {
+            self.say(round, Body::Parked(Parked { reason: ParkReason::Restart, step: None, until_unix_ms }));
+        }
+        Next::End(Ended::Parked { until_unix_ms, class })
     }
 
     /// Bulk runs stay behind everybody else's.

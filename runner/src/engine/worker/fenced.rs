@@ -66,7 +66,7 @@ async fn leave_one(engine: &Engine, turn: &Turn, outcome: &Outcome) -> Result<()
     Err(last)
 }
 
-fn never_sent(step: crate::ids::StepId, attempt: crate::ledger::Attempt) -> Outcome {
+pub(super) fn never_sent(step: crate::ids::StepId, attempt: crate::ledger::Attempt) -> Outcome {
     let provider =
         Provider { send_state: SendState::NotSent, status: None, message: None, request_id: None, correlation: None };
     let detail = "the worker lost the run before it sent anything".into();

@@ -88,7 +88,7 @@ impl Work<'_> {
             Cause::Manual { .. } => None,
         };
         if let Some(event) = event {
-            let facts = self.engine.ports.events.read(&self.state.tenant, event).await?;
+            let facts = self.engine.within(self.engine.ports.events.read(&self.state.tenant, event)).await?;
             self.inputs.bytes += facts.body.len() as u64;
             self.inputs.scope = std::mem::take(&mut self.inputs.scope).with_event(facts);
         }
@@ -122,7 +122,7 @@ impl Work<'_> {
 impl Engine {
     /// A payload as JSON.
     pub(super) async fn value(&self, tenant: &TenantId, payload: &Payload) -> Result<Value, Lacks> {
-        let bytes = self.ports.payloads.fetch(tenant, payload).await?;
+        let bytes = self.within(self.ports.payloads.fetch(tenant, payload)).await?;
         serde_json::from_slice(&bytes)
             .map_err(|_| Lacks::Failed(FailureClass::InputExpired, "what is kept is not whole".into()))
     }
@@ -130,6 +130,6 @@ impl Engine {
     /// Keeps a value.
     pub(super) async fn keep(&self, tenant: &TenantId, value: &Value) -> Result<Payload, Lacks> {
         let bytes = serde_json::to_vec(value).map_err(|_| Lacks::Later)?;
-        Ok(self.ports.payloads.keep(tenant, Bytes::from(bytes)).await?)
+        Ok(self.within(self.ports.payloads.keep(tenant, Bytes::from(bytes))).await?)
     }
 }

@@ -49,7 +49,9 @@ impl Work<'_> {
                 self.settle(round, at, StepResult::Failed { class, detail });
             }
             Err(Lacks::Later) => {
-                let until_unix_ms = round.at_unix_ms.saturating_add(self.unavailable_ms(at).max(1));
+                // From now on: it may have been waited for since the round began.
+                let now_unix_ms = self.engine.ports.clock.unix_ms().max(round.at_unix_ms);
+                let until_unix_ms = now_unix_ms.saturating_add(self.unavailable_ms(at).max(1));
                 self.settle(round, at, StepResult::Deferred { until_unix_ms, reason: ParkReason::Unavailable });
             }
         }
@@ -258,13 +260,15 @@ impl Work<'_> {
 
     /// How safe it is to do the node's action again. What is no longer configured is not safe, and neither is what only
     /// the provider's memory of the effect's key makes so, once that has ended.
-    pub(super) async fn classify(&mut self, at: usize) {
+    pub(super) async fn classify(&mut self, round: &mut Round, at: usize) {
         let automation = Arc::clone(&self.automation);
         let Some(node) = automation.nodes.get(at) else { return };
         let safety = match self.prepare(at, node).await {
             Ok(prepared) if self.is_forgotten(node, &prepared) => ReplaySafety::Unsafe,
             Ok(prepared) => prepared.action.safety(&prepared.input),
-            Err(_) => ReplaySafety::Unsafe,
+            // Nobody is asked for what a part of ours will say later.
+            Err(Lacks::Later) => return self.or_say(round, at, Err(Lacks::Later)),
+            Err(Lacks::Failed(..)) => ReplaySafety::Unsafe,
         };
         self.known.safety.insert(at, safety);
     }
@@ -284,7 +288,8 @@ impl Work<'_> {
         let is_dead = if let Some(is_dead) = self.dead.get(connection) {
             *is_dead
         } else {
-            let state = self.engine.ports.definitions.connection_state(&self.state.tenant, connection).await;
+            let asked = self.engine.ports.definitions.connection_state(&self.state.tenant, connection);
+            let state = self.engine.within(asked).await;
             let is_dead = matches!(state.map_err(|_| Lacks::Later)?, ConnectionState::NeedsReconnect { .. });
             self.dead.insert(connection.clone(), is_dead);
             is_dead
@@ -323,7 +328,7 @@ async fn ask_again(engine: &Engine, state: &RunState, now_unix_ms: u64, node: &N
         connection: connection.clone(),
         action: action.clone(),
     };
-    match engine.ports.authority.may_call(asked).await {
+    match engine.within(engine.ports.authority.may_call(asked)).await {
         Ok(Permission::Yes) => Ok(()),
         Ok(Permission::No(why)) => Err(Lacks::Failed(FailureClass::NoLongerAuthorised, why)),
         Err(_) => Err(Lacks::Later),

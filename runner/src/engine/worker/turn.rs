@@ -107,7 +107,7 @@ impl Work<'_> {
                     Wrote::Again => continue,
                     Wrote::Fenced { is_written: true } => return self.fenced(round.starts).await,
                     Wrote::Fenced { is_written: false } => return self.fenced(Vec::new()).await,
-                    Wrote::Nothing(ended) => return ended,
+                    Wrote::Nothing(ended) => return self.left(round.starts, ended).await,
                 }
             }
             for notice in round.notices {
@@ -240,7 +240,7 @@ impl std::fmt::Debug for Work<'_> {
 /// more, and nobody has to find it.
 async fn parked(engine: &Engine, turn: &Turn, dead: Vec<ConnectionId>, ended: Ended) -> Ended {
     for connection in &dead {
-        let state = engine.ports.definitions.connection_state(&turn.tenant, connection).await;
+        let state = engine.within(engine.ports.definitions.connection_state(&turn.tenant, connection)).await;
         if matches!(state, Ok(ConnectionState::Connected)) {
             return Ended::Parked { until_unix_ms: Some(engine.ports.clock.unix_ms()), class: turn.class };
         }

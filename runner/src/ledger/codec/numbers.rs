@@ -33,7 +33,7 @@ numbers! {
     Ambiguity { WorkerLost = 0, NoAnswer = 1, ReadBack = 2 }
     ParkReason {
         Delay = 0, Backoff = 1, Provider = 2, Quota = 3, Breaker = 4, NeedsReconnect = 5, Ambiguous = 6,
-        Unavailable = 7,
+        Unavailable = 7, Restart = 8,
     }
     Choice { ContinueAcceptGap = 0, RetryAcceptDuplicate = 1 }
     RunStatus {
