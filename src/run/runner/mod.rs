@@ -59,7 +59,7 @@ const LISTEN_TLS: &str = "listen for the runner's API with TLS (runner.api.tls.l
 /// Between two tries to open it.
 const RETRY: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
 
-/// For closing, once nothing runs any more.
+/// For closing, beyond the time that turns have to end.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// The addresses of the API.
@@ -177,6 +177,7 @@ pub(super) struct Running {
     runtime: Runtime,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
+    drain: Duration,
     pub(super) desk: RunnerDesk,
 }
 
@@ -290,9 +291,10 @@ impl Runner {
                 unauthenticated.sweep();
             }
         });
+        let drain = self.opening.drain;
         let task = self.runtime.spawn(keep_open(self.opening, self.live, self.closed, stopping));
         let desk = RunnerDesk { api, operations: desk as Arc<dyn Operations> };
-        Ok((Running { runtime: self.runtime, stop, task, desk }, services))
+        Ok((Running { runtime: self.runtime, stop, task, drain, desk }, services))
     }
 }
 
@@ -375,12 +377,13 @@ async fn keep_open(
 }
 
 impl Running {
-    /// No request is left: waits for what is closing, and ends what hangs.
+    /// No request is left: waits for turns that are under way, as long as they may take, and for what is closing, and ends what
+    /// hangs.
     pub(super) fn close(self) {
-        let Self { runtime, stop, task, desk } = self;
+        let Self { runtime, stop, task, drain, desk } = self;
         drop(desk);
         stop.send(true).unwrap_or_default();
-        let ended = runtime.block_on(async { tokio::time::timeout(CLOSING, task).await });
+        let ended = runtime.block_on(async { tokio::time::timeout(drain + CLOSING, task).await });
         match ended {
             Ok(Ok(())) => {}
             Ok(Err(_)) => tracing::error!("the runner ended in a fault of ours"),

@@ -1,5 +1,6 @@
 //! Runs end to end: the built binary, a provider that counts what happens, and whoever asks the API.
 
+mod a_bound_of_a_tenant_is_kept_and_changes_with_its_file;
 mod a_cancellation_reaches_a_call_under_way;
 mod a_connection_that_died_waits_for_somebody;
 mod a_deadline_ends_a_run_by_name;

@@ -1,18 +1,20 @@
 //! Reading and writing the run, whatever the ledger answers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use std::collections::BTreeMap;
 
 use crate::failure::FailureClass;
-use crate::ledger::{AppendError, Body, Commit, Lease, Quarantined, ReadError, Record, RunStatus, Terminal, Writer};
+use crate::ledger::{
+    AppendError, Body, Commit, Lease, Outcome, Quarantined, ReadError, Record, RunStatus, Terminal, Writer,
+};
 use crate::schedule::{Ended, Turn};
 
 use super::super::plan::{Known, facts};
 use super::super::ports::PortError;
-use super::super::state::RunState;
+use super::super::state::{RunState, Standing};
 use super::Engine;
 use super::decide::Round;
 use super::input::Inputs;
@@ -78,6 +80,18 @@ impl<'a> Work<'a> {
         let left = engine.left.take(turn.run);
         let is_taken = left.as_ref().is_some_and(|left| left.holds(&state));
         let owner = left.as_ref().filter(|_| is_taken).map_or_else(|| engine.owner(), Unwritten::owner);
+        let mut unsaved: VecDeque<Outcome> = left.into_iter().flat_map(|left| left.news(&records)).collect();
+        if is_taken {
+            // Whatever else is open under it nobody works on.
+            let lost = facts(&state, state.lease.saturating_add(1));
+            let is_known =
+                |lost: &Outcome| unsaved.iter().any(|known| known.step == lost.step && known.attempt == lost.attempt);
+            let is_open = |lost: &Outcome| {
+                state.steps.get(&lost.step).is_some_and(|step| matches!(step.standing, Standing::Open(_)))
+            };
+            let lost: Vec<Outcome> = lost.into_iter().filter(|lost| is_open(lost) && !is_known(lost)).collect();
+            unsaved.extend(lost);
+        }
         let known = Known {
             lease: state.lease.saturating_add(u64::from(!is_taken)),
             workers_lost_max: engine.settings.workers_lost_max,
@@ -97,7 +111,7 @@ impl<'a> Work<'a> {
             dead: HashMap::new(),
             under_way: BTreeMap::new(),
             calls: FuturesUnordered::new(),
-            unsaved: left.into_iter().flat_map(|left| left.news(&records)).collect(),
+            unsaved,
             turn,
         })
     }
