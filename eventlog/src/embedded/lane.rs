@@ -10,6 +10,7 @@ use domain::EventId;
 
 use super::lane_index::{Answer, Growing, KIND_EVENT, LaneIndex};
 use super::layout::LanePlace;
+use super::near::Near;
 use super::place::{place_of, position_at, position_of};
 use crate::codec::{DecodeError, decode_key};
 use crate::error::ReadError;
@@ -28,6 +29,7 @@ pub(crate) struct Lane {
     pub(crate) front_is_missing: AtomicBool,
     /// Held while segments are taken up: whoever asks meanwhile waits, and does not go by half of them.
     pub(crate) taking_up: Mutex<()>,
+    pub(super) near: Near,
 }
 
 /// A journal that is written, or a look at one that is not ours.
@@ -218,7 +220,7 @@ impl Lane {
             Answer::Found(None) => None,
             Answer::Found(Some(spot)) => {
                 let position = position_at(segment, spot);
-                let record = self.read(position)?.next_record().map_err(|fault| self.fault(fault, position))?;
+                let record = self.near.record(self.read(position)?).map_err(|fault| self.fault(fault, position))?;
                 let fault = || ReadError::IndexMismatch { position: self.position(position) };
                 Some(record.filter(|record| record.position == position).ok_or_else(fault)?)
             }

@@ -398,7 +398,7 @@ impl LaneIndex {
 
     /// Where in one segment an id is.
     pub(crate) fn find(&self, segment: SegmentId, id: EventId) -> Answer<Option<u32>> {
-        let growing = self.growing().get(&segment).map(|growing| (growing.whole, growing.index.snapshot()));
+        let growing = self.growing().get(&segment).map(|growing| (growing.whole, growing.index.snapshot_near(id)));
         match growing {
             Some((false, _)) => return Answer::NotIndexed,
             Some((true, rows)) => return Answer::Found(rows.find(id)),
@@ -409,7 +409,7 @@ impl LaneIndex {
             return Answer::NotIndexed;
         }
         match &entry.form {
-            Form::Memory(index) => Answer::Found(index.snapshot().find(id)),
+            Form::Memory(index) => Answer::Found(index.snapshot_near(id).find(id)),
             Form::Side(side) => self.ask_side(&entry.info, |reader| side.find(reader, id)),
             Form::Absent => Answer::Broken(SideFault::Damaged("it was not kept")),
         }

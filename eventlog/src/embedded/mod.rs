@@ -8,6 +8,7 @@ mod lane;
 mod lane_index;
 mod lane_reader;
 mod layout;
+mod near;
 mod newest;
 mod pending;
 mod place;
@@ -35,6 +36,7 @@ use crate::stat::{DiskFault, LaneStat, Stat, Trimmed};
 use lane::Lane;
 use lane_index::{KIND_EVENT, LaneIndex};
 use layout::{LanePlace, shard_of};
+use near::Near;
 use reader::EmbeddedReader;
 use stored::StoredBytes;
 
@@ -210,7 +212,8 @@ impl Lane {
         retention: &[(String, std::time::Duration)],
     ) -> Arc<Self> {
         let age = retention.iter().find(|(name, _)| **name == *place.lane.class).map(|(_, age)| *age);
-        let lane = Self { place, age, index, segments, front_is_missing: false.into(), taking_up: Mutex::default() };
+        let (front_is_missing, taking_up, near) = (false.into(), Mutex::default(), Near::default());
+        let lane = Self { place, age, index, segments, front_is_missing, taking_up, near };
         lane.take_up_segments();
         Arc::new(lane)
     }

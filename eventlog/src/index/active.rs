@@ -17,9 +17,30 @@ use super::{Row, Summary, TenantTotal, Wanted};
 /// Rows of a full chunk: small enough that looking through the open one holds the lock for a microsecond or two.
 const CHUNK_ROWS: usize = 1024;
 
+/// Rows that are complete, and between which ids theirs are: ids begin with a time, so that nearly all chunks can be passed
+/// over when one is looked for.
+#[derive(Debug)]
+struct Chunk {
+    rows: Vec<Row>,
+    least: EventId,
+    greatest: EventId,
+}
+
+impl Chunk {
+    /// None of no rows.
+    fn of(rows: Vec<Row>) -> Option<Self> {
+        let (least, greatest) = (rows.iter().map(|row| row.id).min()?, rows.iter().map(|row| row.id).max()?);
+        Some(Self { rows, least, greatest })
+    }
+
+    fn may_hold(&self, id: EventId) -> bool {
+        self.least <= id && id <= self.greatest
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ActiveIndex {
-    full: Vec<Arc<Vec<Row>>>,
+    full: Vec<Arc<Chunk>>,
     open: Vec<Row>,
     summary: Summary,
     totals: Vec<TenantTotal>,
@@ -47,7 +68,7 @@ impl ActiveIndex {
         }
         self.open.push(row);
         if self.open.len() == CHUNK_ROWS {
-            self.full.push(Arc::new(std::mem::take(&mut self.open)));
+            self.full.extend(Chunk::of(std::mem::take(&mut self.open)).map(Arc::new));
         }
     }
 
@@ -62,15 +83,21 @@ impl ActiveIndex {
 
     /// All rows in the order of their records.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.full.iter().flat_map(|chunk| chunk.iter()).chain(&self.open)
+        self.full.iter().flat_map(|chunk| &chunk.rows).chain(&self.open)
     }
 
     /// What a reader looks through without the lock: full chunks by reference, the open one copied.
     pub(crate) fn snapshot(&self) -> Rows {
         let mut chunks = self.full.clone();
-        if !self.open.is_empty() {
-            chunks.push(Arc::new(self.open.clone()));
-        }
+        chunks.extend(Chunk::of(self.open.clone()).map(Arc::new));
+        Rows { chunks }
+    }
+
+    /// The same, of what may have this id alone.
+    pub(crate) fn snapshot_near(&self, id: EventId) -> Rows {
+        let mut chunks: Vec<_> = self.full.iter().filter(|chunk| chunk.may_hold(id)).map(Arc::clone).collect();
+        let of_open = self.open.iter().filter(|row| row.id == id).copied().collect();
+        chunks.extend(Chunk::of(of_open).map(Arc::new));
         Rows { chunks }
     }
 
@@ -83,17 +110,18 @@ impl ActiveIndex {
 /// Rows of an active segment at one moment.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    chunks: Vec<Arc<Vec<Row>>>,
+    chunks: Vec<Arc<Chunk>>,
 }
 
 impl Rows {
     fn iter(&self) -> impl Iterator<Item = &Row> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
+        self.chunks.iter().flat_map(|chunk| &chunk.rows)
     }
 
     /// Where the id is.
     pub(crate) fn find(&self, id: EventId) -> Option<u32> {
-        self.iter().find(|row| row.id == id).map(|row| row.spot)
+        let may = self.chunks.iter().filter(|chunk| chunk.may_hold(id));
+        may.flat_map(|chunk| &chunk.rows).find(|row| row.id == id).map(|row| row.spot)
     }
 
     /// Places of what is wanted, in order. `tenant` is the wanted tenant's index.

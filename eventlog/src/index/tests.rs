@@ -113,11 +113,13 @@ proptest! {
             let first = records.iter().find(|r| r.row.id == record.row.id).map(|r| r.row.spot);
             prop_assert_eq!(side.find(&file, record.row.id).unwrap(), first);
             prop_assert_eq!(active.snapshot().find(record.row.id), first);
+            prop_assert_eq!(active.snapshot_near(record.row.id).find(record.row.id), first);
             prop_assert!(side.summary().holds_time(record.row.received_unix_ms));
         }
         let absent = EventId::new(5, Slot(1), NodeId(1), [0; 6]);
         prop_assert_eq!(side.find(&file, absent).unwrap(), None);
         prop_assert_eq!(active.snapshot().find(absent), None);
+        prop_assert_eq!(active.snapshot_near(absent).find(absent), None);
     }
 
     /// One wrong byte anywhere is seen when what it belongs to is used, or it is padding that nothing uses.

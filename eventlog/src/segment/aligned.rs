@@ -34,6 +34,15 @@ impl AlignedBuf {
         self.len
     }
 
+    /// Shows `len` bytes from now on, with what was in them last. False, and nothing is changed: it is too small.
+    pub(crate) fn show(&mut self, len: usize) -> bool {
+        let fits = len <= self.bytes.len() - self.start;
+        if fits {
+            self.len = len;
+        }
+        fits
+    }
+
     /// Shows only the first `len` bytes from now on.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -63,5 +72,15 @@ mod tests {
             assert_eq!(buf.as_slice().as_ptr().align_offset(ALIGN), 0);
             assert_eq!(buf.as_slice(), vec![0; len]);
         }
+    }
+
+    #[test]
+    fn shows_no_more_than_it_has() {
+        let mut buf = AlignedBuf::zeroed(8192);
+        buf.as_mut_slice()[4096] = 7;
+        buf.truncate(1);
+        assert!(buf.show(4097) && buf.as_slice()[4096] == 7);
+        assert!(!buf.show(8192 + ALIGN + 1));
+        assert_eq!(buf.len(), 4097);
     }
 }

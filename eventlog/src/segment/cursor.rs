@@ -79,7 +79,31 @@ struct Batch {
     index: u32,
 }
 
+/// A batch that was read, for other cursors at a place in it.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldBatch {
+    segment: SegmentId,
+    offset: u64,
+    raw: RawBatch,
+}
+
+impl HeldBatch {
+    pub(crate) fn is_at(&self, at: Position) -> bool {
+        (self.segment, self.offset) == (at.segment(), at.file_offset())
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.raw.bytes.len()
+    }
+}
+
 impl Batch {
+    fn new(identity: Identity, offset: u64, raw: RawBatch, index: u32) -> Self {
+        let mut batch = Self { identity, offset, raw, done: super::format::BATCH_HEADER_BYTES, index: 0 };
+        batch.forward(index);
+        batch
+    }
+
     fn end(&self) -> u64 {
         self.offset + self.raw.header.padded()
     }
@@ -182,6 +206,25 @@ impl Cursor {
                 return Ok(None);
             }
         }
+    }
+
+    /// The batch at hand.
+    pub(crate) fn held(&self) -> Option<HeldBatch> {
+        let Batch { identity, offset, raw, .. } = self.batch.as_ref()?;
+        Some(HeldBatch { segment: identity.segment, offset: *offset, raw: raw.clone() })
+    }
+
+    /// Makes a batch that another one has read the one at hand, where it is that of the place. False: it has to be read.
+    pub(crate) fn hold(&mut self, held: HeldBatch) -> bool {
+        let HeldBatch { segment: id, offset, raw } = held;
+        let is_there = (id, offset) == (self.at.segment(), self.at.file_offset())
+            && self.shared.limit(id).is_some_and(|limit| offset < limit.end)
+            && self.shared.catalog().hidden_damage_at(id, offset).is_none();
+        if is_there {
+            self.batch = Some(Batch::new(self.shared.identity(id), offset, raw, self.at.index()));
+            self.trusted = true;
+        }
+        is_there
     }
 
     /// Goes on behind the damage that the last error named. True if there was some.
@@ -314,9 +357,7 @@ impl Cursor {
         match window.batch(&identity, offset, limit.end) {
             Ok(raw) => {
                 let index = if self.at.file_offset() == offset { self.at.index() } else { 0 };
-                let mut batch = Batch { identity, offset, raw, done: super::format::BATCH_HEADER_BYTES, index: 0 };
-                batch.forward(index);
-                self.batch = Some(batch);
+                self.batch = Some(Batch::new(identity, offset, raw, index));
                 self.trusted = true;
                 Ok(())
             }

@@ -59,6 +59,7 @@ mod window;
 mod writer;
 
 pub use catalog::{SegmentInfo, SegmentState};
+pub(crate) use cursor::HeldBatch;
 pub use cursor::{Cursor, ReadError, Record};
 pub use damage::{Damage, DamageKind};
 pub use entry::{Append, AppendError, Appended, Check, CheckContext, Entry, Payload, Rejected};

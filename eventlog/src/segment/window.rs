@@ -19,7 +19,19 @@ pub(crate) struct Window {
     file: Arc<dyn StorageFile>,
     start: u64,
     bytes: Bytes,
+    /// What `bytes` shows. Read into again where nobody has anything of it any more: fresh memory has to be cleared first.
+    piece: Option<Arc<AlignedBuf>>,
     next_bytes: u64,
+}
+
+/// A piece that somebody may have a part of.
+#[derive(Debug)]
+struct Lent(Arc<AlignedBuf>);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
 }
 
 /// A batch's header and exactly its bytes.
@@ -45,7 +57,7 @@ pub(crate) enum NoBatchReason {
 
 impl Window {
     pub(crate) fn new(file: Arc<dyn StorageFile>) -> Self {
-        Self { file, start: 0, bytes: Bytes::new(), next_bytes: READ_BYTES_MIN }
+        Self { file, start: 0, bytes: Bytes::new(), piece: None, next_bytes: READ_BYTES_MIN }
     }
 
     /// `len` bytes from `offset`, a multiple of 4096, or as many as there are before `limit` and the file's end.
@@ -77,12 +89,17 @@ impl Window {
     }
 
     fn load(&mut self, offset: u64, len: u64) -> io::Result<()> {
-        let len = len.div_ceil(BLOCK) * BLOCK;
-        let mut buffer = AlignedBuf::zeroed(usize::try_from(len).map_err(io::Error::other)?);
-        let read = self.file.read_at(offset, buffer.as_mut_slice())?;
-        buffer.truncate(read);
+        let len = usize::try_from(len.div_ceil(BLOCK) * BLOCK).map_err(io::Error::other)?;
+        self.bytes = Bytes::new();
+        let last = self.piece.take().and_then(Arc::into_inner);
+        let again = last.and_then(|mut last| last.show(len).then_some(last));
+        let mut piece = again.unwrap_or_else(|| AlignedBuf::zeroed(len));
+        let read = self.file.read_at(offset, piece.as_mut_slice())?;
+        piece.truncate(read);
+        let piece = Arc::new(piece);
         self.start = offset;
-        self.bytes = Bytes::from_owner(buffer);
+        self.bytes = Bytes::from_owner(Lent(Arc::clone(&piece)));
+        self.piece = Some(piece);
         Ok(())
     }
 
@@ -115,5 +132,58 @@ impl Window {
             offset += BLOCK;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At each place its block's number.
+    #[derive(Debug)]
+    struct Numbered;
+
+    impl StorageFile for Numbered {
+        fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+            for (at, byte) in (offset..).zip(&mut *into) {
+                *byte = u8::try_from(at / BLOCK % 251).map_err(io::Error::other)?;
+            }
+            Ok(into.len())
+        }
+
+        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(u64::MAX)
+        }
+    }
+
+    #[test]
+    fn a_piece_is_read_into_again_and_never_while_somebody_has_some_of_it() {
+        let mut window = Window::new(Arc::new(Numbered));
+        let mut get = |block: u64| window.get(block * BLOCK, BLOCK, u64::MAX).unwrap();
+        // Past the pieces that grow.
+        let far = [0, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000].map(|block| drop(get(block)));
+        assert_eq!(far.len(), 9);
+        let kept = get(9_000);
+        let (at, was) = (kept.as_ptr(), kept.clone());
+        let next = get(10_000);
+        assert_ne!(next.as_ptr(), at, "it is somebody's");
+        assert_eq!(kept, was);
+        let at = next.as_ptr();
+        drop(next);
+        let again = get(11_000);
+        assert_eq!(again.as_ptr(), at, "it is nobody's any more");
+        assert!(again.iter().all(|byte| u64::from(*byte) == 11_000 % 251));
     }
 }

@@ -55,6 +55,36 @@ fn opening_and_seeking_read_little_whatever_the_log_holds() {
     }
 }
 
+/// An event that is asked for again, or beside one that was asked for, is not read again.
+#[test]
+fn neighbours_are_read_together() {
+    use std::sync::atomic::Ordering;
+    let on_disk = OnDisk::new(1);
+    let clock = clock();
+    let mut settings = on_disk.settings();
+    let events = many(0, 2_000);
+    let counting = Arc::new(counting::Counting::default());
+    settings.storage = Arc::<counting::Counting>::clone(&counting);
+    let log = open_with(&settings, &clock);
+    append_all(&log, &events);
+    let written = log.stat().lanes.iter().map(|lane| lane.event_bytes).sum::<u64>();
+    for _ in 0..2 {
+        for event in &events {
+            let found = log.by_id(&Scope::Operator, event.id).unwrap().unwrap();
+            assert_eq!((found.id, &found.body), (event.id, &event.body));
+        }
+    }
+    let batches = log.stat().lanes.iter().map(|lane| lane.batches).sum::<u64>();
+    let read = counting.segment_bytes.load(Ordering::SeqCst);
+    // Of each batch its first piece, and the whole of it; twice, if it did not stay meanwhile.
+    assert!(read <= 2 * (batches * (32 << 10) + 2 * written), "{read} bytes for {written} in {batches} batches");
+    let again = events[0].id;
+    assert!(log.by_id(&Scope::Operator, again).unwrap().is_some());
+    let read = counting.segment_bytes.swap(0, Ordering::SeqCst);
+    assert!(log.by_id(&Scope::Operator, again).unwrap().is_some());
+    assert_eq!(counting.segment_bytes.load(Ordering::SeqCst), 0, "after {read} bytes");
+}
+
 /// Storage that counts bytes that are read from segments.
 mod counting {
     use std::io;
