@@ -82,7 +82,8 @@ pub(super) struct Follower {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) place: TailPosition,
     pub(super) settled: Settled,
-    /// Records that it reads from its start on that may have been taken in before, in part.
+    /// Records that it reads from its start on that may have been taken in before, in part. None of those is that came
+    /// to the ledger since: it is 0 once all is in that was there at the start.
     pub(super) unsure: usize,
     pub(super) waiters: Vec<oneshot::Sender<()>>,
 }
@@ -122,6 +123,7 @@ impl Follower {
             let goes = match self.pass().await {
                 Ok(()) => {
                     retry = RETRY_FIRST;
+                    self.unsure = 0;
                     self.set(Following::AtEnd);
                     for waiter in self.waiters.drain(..) {
                         // Whoever is gone wants no answer.

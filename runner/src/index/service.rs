@@ -113,7 +113,7 @@ impl RunIndex {
         let (at, with) = (directory.to_owned(), settings.clone());
         let faults = Faults::default();
         let counted = Arc::clone(&faults);
-        let (kept, store, place) = blocking(move || open_stores(&at, &with, &counted)).await?;
+        let Stores { kept, store, place, is_new } = blocking(move || open_stores(&at, &with, &counted)).await?;
         let (kept, slot) = (Arc::new(kept), Arc::new(RwLock::new(Arc::clone(&store))));
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let (state, following) = watch::channel(Following::default());
@@ -132,8 +132,8 @@ impl RunIndex {
             task: Mutex::new(None),
             rebuilding: Mutex::new(()),
         });
-        // And the batch that was over the bound.
-        let unsure = UNSETTLED_MAX + settings.batch_records;
+        // And the batch that was over the bound. In one that was made just now nothing was taken in before.
+        let unsure = if is_new { 0 } else { UNSETTLED_MAX + settings.batch_records };
         let follower = Follower {
             ledger,
             store,
@@ -365,11 +365,16 @@ pub fn delete(directory: &Path) -> Result<(), IndexError> {
     Ok(())
 }
 
-fn open_stores(
-    directory: &Path,
-    settings: &IndexSettings,
-    faults: &Faults,
-) -> Result<(DeadLetters, Shared, TailPosition), IndexError> {
+/// What is open of a directory.
+struct Stores {
+    kept: DeadLetters,
+    store: Shared,
+    place: TailPosition,
+    /// It was made just now.
+    is_new: bool,
+}
+
+fn open_stores(directory: &Path, settings: &IndexSettings, faults: &Faults) -> Result<Stores, IndexError> {
     std::fs::create_dir_all(directory)?;
     // First, since its lock is the directory's.
     let kept = DeadLetters::open(directory)?;
@@ -383,7 +388,7 @@ fn open_stores(
         match opened {
             Ok((place, store)) => {
                 generation::remove_others(directory, current)?;
-                return Ok((kept, Arc::new(store), place));
+                return Ok(Stores { kept, store: Arc::new(store), place, is_new: false });
             }
             Err(IndexError::Damaged(fault)) => {
                 tracing::warn!(%fault, "the run index cannot be used; it is made anew from the ledger");
@@ -395,7 +400,7 @@ fn open_stores(
     let store = Store::open(&generation::path(directory, next), settings, faults)?;
     generation::set(directory, next)?;
     generation::remove_others(directory, next)?;
-    Ok((kept, Arc::new(store), TailPosition::start()))
+    Ok(Stores { kept, store: Arc::new(store), place: TailPosition::start(), is_new: true })
 }
 
 fn find(store: &Store, kept: &DeadLetters, tenant: &TenantId, run: RunId) -> Result<Option<RunRow>, IndexError> {

@@ -133,6 +133,7 @@ impl EmbeddedLedger {
         let options = settings.journal("journal", settings.segment_bytes, &clock);
         let (journal, of_journal) = Journal::open(segment::Options { observer: Some(watcher), ..options })?;
         let journal = Arc::new(journal);
+        recent.begin(journal.durable());
 
         let up = index_all(&index, &journal, &history)?;
         index.open_runs(|run, known| table.restore(run, known))?;

@@ -1,4 +1,4 @@
-//! Walking all records: the history, and then what of the journal is not in it.
+//! Walking all records: the history, and then what of the journal is not in it. Who keeps up has them from memory.
 
 use eventlog::segment::{self, Cursor, Journal, Position, ReadError as SegmentError, SegmentInfo};
 
@@ -71,7 +71,7 @@ pub(super) fn tail(core: &Core, from: &TailPosition, max: usize) -> Result<Tail,
     let mut walk = Walk { records: Vec::new(), bytes: 0, max, spot };
     if spot.tier == Tier::History {
         walk.history(core)?;
-    } else {
+    } else if !walk.recent(core)? {
         walk.go(&mut at(&core.journal, spot.position)?)?;
     }
     Ok(Tail { records: walk.records, next: walk.spot.encode() })
@@ -94,6 +94,20 @@ enum Went {
 impl Walk {
     fn is_full(&self) -> bool {
         self.records.len() >= self.max || self.bytes >= BYTES_MAX
+    }
+
+    /// Walks what is in memory of the journal. False: what comes next is not.
+    fn recent(&mut self, core: &Core) -> Result<bool, ReadError> {
+        // What is told to be durable a moment before readers may go there is for the next walk: it may have to read.
+        let end = core.journal.durable();
+        let Some(found) = core.recent.between(self.spot.position, end, self.max, BYTES_MAX) else { return Ok(false) };
+        for record in &found {
+            self.take(record)?;
+            if self.is_full() {
+                break;
+            }
+        }
+        Ok(true)
     }
 
     /// Walks the history, and behind its end the journal.
