@@ -28,7 +28,6 @@ mod configured;
 mod forgeries;
 mod grant;
 mod issuers;
-mod json;
 mod key;
 mod mint;
 pub mod presented;

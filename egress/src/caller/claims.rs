@@ -26,11 +26,11 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use data_encoding::BASE64URL_NOPAD;
+use domain::json::{self, Members, Value};
 use domain::{ConnectionId, TenantId};
 use ipnet::IpNet;
 use outbound::HostPattern;
 
-use super::json::{self, Members, Value};
 use super::unproved::GrantFault;
 
 /// Longest run, automation, class, role, issuer or id, in bytes.
@@ -142,7 +142,7 @@ impl Found {
             sources: optional("source", self.sources, |value| list(value, SOURCES_MAX, network))?,
             calls_max: optional("calls_max", self.calls_max, |value| match value {
                 Value::Whole(count) => NonZeroU32::new(count.try_into().ok()?),
-                Value::Text(_) | Value::List(_) | Value::Members(_) | Value::Other => None,
+                Value::Text(_) | Value::List(_) | Value::Members(_) | Value::Flag(_) | Value::Other => None,
             })?,
             certificate: optional("cnf", self.confirmation, thumbprint)?,
         })
@@ -179,7 +179,7 @@ fn optional<T>(
 pub(super) fn text(value: Value) -> Option<String> {
     match value {
         Value::Text(text) => Some(text),
-        Value::Whole(_) | Value::List(_) | Value::Members(_) | Value::Other => None,
+        Value::Whole(_) | Value::List(_) | Value::Members(_) | Value::Flag(_) | Value::Other => None,
     }
 }
 
@@ -197,21 +197,21 @@ pub(super) fn is_label(text: &str) -> bool {
 fn only(value: Value) -> Option<Box<str>> {
     match value {
         Value::List(list) => <[Value; 1]>::try_from(list).ok().and_then(|[value]| label(value)),
-        Value::Text(_) | Value::Whole(_) | Value::Members(_) | Value::Other => label(value),
+        Value::Text(_) | Value::Whole(_) | Value::Members(_) | Value::Flag(_) | Value::Other => label(value),
     }
 }
 
 fn seconds(value: &Value) -> Option<u64> {
     match value {
         Value::Whole(seconds) if *seconds < SECONDS_END => Some(*seconds),
-        Value::Whole(_) | Value::Text(_) | Value::List(_) | Value::Members(_) | Value::Other => None,
+        Value::Whole(_) | Value::Text(_) | Value::List(_) | Value::Members(_) | Value::Flag(_) | Value::Other => None,
     }
 }
 
 fn list<T>(value: Value, max: usize, read: impl Fn(&str) -> Option<T>) -> Option<Box<[T]>> {
     match value {
         Value::List(list) if list.len() <= max => list.into_iter().map(|value| read(&text(value)?)).collect(),
-        Value::List(_) | Value::Text(_) | Value::Whole(_) | Value::Members(_) | Value::Other => None,
+        Value::List(_) | Value::Text(_) | Value::Whole(_) | Value::Members(_) | Value::Flag(_) | Value::Other => None,
     }
 }
 

@@ -16,12 +16,12 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use data_encoding::BASE64URL_NOPAD;
+use domain::json::{self, Value};
+use domain::jwt::{self, Compact};
 use ipnet::IpNet;
 
 use super::certificate::PeerCertificate;
 use super::claims::{Claims, take, text};
-use super::json::{self, Value};
 use super::unproved::GrantFault;
 use super::{Caller, Identity};
 
@@ -49,16 +49,11 @@ impl<'t> Unverified<'t> {
         if token.len() > GRANT_BYTES_MAX {
             return Err(GrantFault::TooLong);
         }
-        let mut parts = token.split(|byte| *byte == b'.');
-        let (Some(header), Some(payload), Some(signature), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(GrantFault::Form);
-        };
-        let key_id = read_header(&decoded(header)?)?;
-        let claims = Claims::read(&decoded(payload)?)?;
-        let signature = decoded(signature)?.try_into().map_err(|_| GrantFault::Form)?;
-        Ok(Self { claims, key_id, signed: &token[..header.len() + 1 + payload.len()], signature })
+        let token = Compact::split(token).ok_or(GrantFault::Form)?;
+        let key_id = read_header(&decoded(token.header)?)?;
+        let claims = Claims::read(&decoded(token.payload)?)?;
+        let signature = decoded(token.signature)?.try_into().map_err(|_| GrantFault::Form)?;
+        Ok(Self { claims, key_id, signed: token.signed, signature })
     }
 }
 
@@ -71,9 +66,8 @@ pub fn peek(token: &[u8]) -> Result<(Vec<u8>, Vec<u8>), GrantFault> {
     }
 }
 
-/// Without padding, and with nothing in the bits that mean nothing: one text per token.
 fn decoded(part: &[u8]) -> Result<Vec<u8>, GrantFault> {
-    BASE64URL_NOPAD.decode(part).map_err(|_| GrantFault::Form)
+    jwt::decoded(part).ok_or(GrantFault::Form)
 }
 
 fn read_header(header: &[u8]) -> Result<Option<Box<str>>, GrantFault> {
@@ -173,6 +167,7 @@ impl Grant {
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::BASE64URL_NOPAD;
     use proptest::prelude::*;
     use ring::hmac;
 

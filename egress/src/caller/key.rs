@@ -11,13 +11,11 @@ use std::fmt;
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use domain::Secret;
+use domain::key_text::{self, ED25519_SPKI as SPKI, TextFault, is_weak_ed25519 as is_weak};
 use ring::digest::{SHA256, digest};
 use ring::error::Unspecified;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
-
-/// DER before the 32 bytes of a public key: a sequence, the algorithm 1.3.101.112, a bit string (RFC 8410).
-const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// DER before the 32 bytes of a private key in the first version, which every tool reads.
 const PKCS8: [u8; 16] =
@@ -43,6 +41,15 @@ pub enum KeyFault {
     Weak,
 }
 
+impl From<TextFault> for KeyFault {
+    fn from(fault: TextFault) -> Self {
+        match fault {
+            TextFault::Form => Self::Form,
+            TextFault::Label => Self::Label,
+        }
+    }
+}
+
 /// A key that signatures are checked with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey([u8; 32]);
@@ -57,7 +64,7 @@ impl PublicKey {
         let bytes = if let Some(x) = text.strip_prefix(b"ed25519:") {
             BASE64URL_NOPAD.decode(x).map_err(|_| KeyFault::Form)?.try_into().map_err(|_| KeyFault::Algorithm)?
         } else {
-            let der = pem(text, "PUBLIC KEY")?;
+            let der = key_text::pem(text, "PUBLIC KEY")?;
             let key = der.expose().strip_prefix(&SPKI).ok_or(KeyFault::Algorithm)?;
             key.try_into().map_err(|_| KeyFault::Algorithm)?
         };
@@ -94,28 +101,6 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// The points of small order, and the other ways to write them: y and its bit-wise neighbours above p. Their signatures
-/// need no private key. A file of zeros is one of them.
-fn is_weak(mut key: [u8; 32]) -> bool {
-    const ORDER_8: [[u8; 32]; 2] = [
-        [
-            0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5, 0xdf,
-            0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
-        ],
-        [
-            0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a, 0x20,
-            0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
-        ],
-    ];
-    // The uppermost bit is the sign of x.
-    key[31] &= 0x7f;
-    let [lowest, middle @ .., highest] = key;
-    let is_zero_or_one = lowest <= 1 && middle == [0; 30] && highest == 0;
-    // p - 1, p and p + 1: minus one, and zero and one once more.
-    let is_about_p = (0xec..=0xee).contains(&lowest) && middle == [0xff; 30] && highest == 0x7f;
-    is_zero_or_one || is_about_p || ORDER_8.contains(&key)
-}
-
 /// A key that grants are signed with: for testing and for whoever issues by the command line. The appliance itself
 /// needs none.
 pub struct SigningKey(Ed25519KeyPair);
@@ -141,7 +126,7 @@ impl SigningKey {
         if text.len() > TEXT_BYTES_MAX {
             return Err(KeyFault::Form);
         }
-        let der = pem(text.trim_ascii(), "PRIVATE KEY")?;
+        let der = key_text::pem(text.trim_ascii(), "PRIVATE KEY")?;
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(der.expose()).map(Self).map_err(|_| KeyFault::Algorithm)
     }
 
@@ -163,17 +148,6 @@ impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SigningKey({})", self.public())
     }
-}
-
-/// What is in the one PEM block of a text.
-fn pem(text: &[u8], label: &str) -> Result<Secret, KeyFault> {
-    let text = str::from_utf8(text).map_err(|_| KeyFault::Form)?;
-    let body = text.strip_prefix("-----BEGIN ").ok_or(KeyFault::Form)?;
-    let body = body.strip_prefix(label).and_then(|body| body.strip_prefix("-----")).ok_or(KeyFault::Label)?;
-    let end = format!("-----END {label}-----");
-    let body = body.strip_suffix(&end).ok_or(KeyFault::Form)?;
-    let packed: Secret = Secret::new(body.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect::<Vec<_>>());
-    BASE64.decode(packed.expose()).map(Secret::new).map_err(|_| KeyFault::Form)
 }
 
 #[cfg(test)]

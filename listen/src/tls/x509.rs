@@ -4,15 +4,14 @@
 //! What is read here was read by rustls before, and a client's was verified. It is read with bounds all the same, and what
 //! is not as it should be is not there.
 
+use domain::der::{OBJECT_IDENTIFIER, OCTET_STRING, Reader, SEQUENCE};
+
 /// Names of one certificate that are looked at: more than anybody puts into one.
 const NAMES_MAX: usize = 64;
 
 /// `id-ce-subjectAltName`, 2.5.29.17.
 const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
-const SEQUENCE: u8 = 0x30;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const OCTET_STRING: u8 = 0x04;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
@@ -36,7 +35,7 @@ impl Validity {
         for _ in 0..3 {
             fields.next()?;
         }
-        let mut validity = Reader(fields.expect(SEQUENCE)?);
+        let mut validity = Reader::of(fields.expect(SEQUENCE)?);
         Some(Self { not_before_unix_s: time(validity.next()?)?, not_after_unix_s: time(validity.next()?)? })
     }
 }
@@ -50,15 +49,15 @@ pub(super) fn names(certificate: &[u8]) -> Vec<Box<str>> {
 fn read_names(certificate: &[u8]) -> Option<Vec<Box<str>>> {
     let fields = ToBeSigned::of(certificate)?.0;
     let (_, extensions) = fields.into_iter().find(|(tag, _)| *tag == EXTENSIONS)?;
-    let extensions = Reader(Reader(extensions).expect(SEQUENCE)?);
+    let extensions = Reader::of(Reader::of(extensions).expect(SEQUENCE)?);
     let names = extensions.into_iter().find_map(|(tag, extension)| {
-        let mut parts = Reader(Some(extension).filter(|_| tag == SEQUENCE)?);
+        let mut parts = Reader::of(Some(extension).filter(|_| tag == SEQUENCE)?);
         let is_it = parts.expect(OBJECT_IDENTIFIER)? == SUBJECT_ALTERNATIVE_NAME;
         // Between the two may be whether it is critical.
         let (_, value) = parts.into_iter().find(|(tag, _)| *tag == OCTET_STRING).filter(|_| is_it)?;
-        Reader(value).expect(SEQUENCE)
+        Reader::of(value).expect(SEQUENCE)
     })?;
-    let names = Reader(names).filter_map(|(tag, name)| {
+    let names = Reader::of(names).filter_map(|(tag, name)| {
         let kind = match tag {
             NAME_EMAIL => "email",
             NAME_DNS => "dns",
@@ -76,42 +75,12 @@ struct ToBeSigned<'c>(Reader<'c>);
 
 impl<'c> ToBeSigned<'c> {
     fn of(certificate: &'c [u8]) -> Option<Self> {
-        let mut whole = Reader(Reader(certificate).expect(SEQUENCE)?);
-        let mut fields = Reader(whole.expect(SEQUENCE)?);
-        if fields.0.first() == Some(&VERSION) {
+        let mut whole = Reader::of(Reader::of(certificate).expect(SEQUENCE)?);
+        let mut fields = Reader::of(whole.expect(SEQUENCE)?);
+        if fields.rest().first() == Some(&VERSION) {
             fields.next()?;
         }
         Some(Self(fields))
-    }
-}
-
-/// Reads one element of DER after the other. Ends where what comes is none.
-struct Reader<'c>(&'c [u8]);
-
-impl<'c> Reader<'c> {
-    /// The contents of the next element, which has this tag.
-    fn expect(&mut self, tag: u8) -> Option<&'c [u8]> {
-        self.next().filter(|(found, _)| *found == tag).map(|(_, contents)| contents)
-    }
-}
-
-impl<'c> Iterator for Reader<'c> {
-    type Item = (u8, &'c [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let [tag, first, rest @ ..] = self.0 else { return None };
-        let (length, rest) = match first {
-            0..=0x7f => (usize::from(*first), rest),
-            0x81..=0x83 => {
-                let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-                (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
-            }
-            // A certificate of more than 16 MiB is none.
-            _ => return None,
-        };
-        let (contents, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((*tag, contents))
     }
 }
 

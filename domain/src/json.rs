@@ -9,43 +9,63 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use std::fmt;
 
 /// Members of one object. Names are compared in pairs: the bound keeps that from costing more than reading does.
-const MEMBERS_MAX: usize = 64;
+const MEMBERS_MAX: usize = 256;
 
-/// A JSON value, as far as grants have use for it.
+/// A JSON value, as far as tokens and signed items have use for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
+pub enum Value {
     Text(String),
     /// A number without sign, fraction and exponent.
     Whole(u64),
     List(Vec<Self>),
     Members(Members),
-    /// null, true, false, and every other number.
+    Flag(bool),
+    /// null, and every other number.
     Other,
 }
 
 /// The members of an object, each name once, in their order.
-pub(super) type Members = Vec<(String, Value)>;
+pub type Members = Vec<(String, Value)>;
 
 /// Why a text is not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// It is no JSON object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It is no JSON, or no object where one is meant.
+    #[error("is no JSON object")]
     NotAnObject,
-    /// A name stands twice in one object.
+    #[error("has a member twice")]
     Twice,
     /// There are more members than anything here has.
+    #[error("has too many members")]
     TooMany,
 }
 
 /// Reads one object, and nothing behind it.
-pub(super) fn object(text: &[u8]) -> Result<Members, Fault> {
-    match serde_json::from_slice(text) {
-        Ok(Value::Members(members)) => Ok(members),
-        // The one way in which serde lets an error of ours through is its text.
-        Err(error) if error.to_string().starts_with(TWICE) => Err(Fault::Twice),
-        Err(error) if error.to_string().starts_with(TOO_MANY) => Err(Fault::TooMany),
-        Ok(_) | Err(_) => Err(Fault::NotAnObject),
+pub fn object(text: &[u8]) -> Result<Members, Fault> {
+    match value(text)? {
+        Value::Members(members) => Ok(members),
+        Value::Text(_) | Value::Whole(_) | Value::List(_) | Value::Flag(_) | Value::Other => Err(Fault::NotAnObject),
     }
+}
+
+/// Reads one value, whatever it is, and nothing behind it.
+pub fn value(text: &[u8]) -> Result<Value, Fault> {
+    serde_json::from_slice(text).map_err(|error| {
+        // The one way in which serde lets an error of ours through is its text.
+        let text = error.to_string();
+        if text.starts_with(TWICE) {
+            Fault::Twice
+        } else if text.starts_with(TOO_MANY) {
+            Fault::TooMany
+        } else {
+            Fault::NotAnObject
+        }
+    })
+}
+
+/// The member of this name.
+pub fn member<'m>(members: &'m Members, name: &str) -> Option<&'m Value> {
+    members.iter().find(|(known, _)| known == name).map(|(_, value)| value)
 }
 
 const TWICE: &str = "a member stands twice";
@@ -86,8 +106,8 @@ impl<'de> Visitor<'de> for Reader {
         Ok(Value::Other)
     }
 
-    fn visit_bool<E: Error>(self, _either: bool) -> Result<Value, E> {
-        Ok(Value::Other)
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::Flag(flag))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
@@ -134,7 +154,7 @@ mod tests {
                         Value::Other,
                         Value::Other,
                         Value::Other,
-                        Value::Members(vec![("a".into(), Value::Other)]),
+                        Value::Members(vec![("a".into(), Value::Flag(true))]),
                     ])
                 ),
             ])
