@@ -8,8 +8,8 @@ mod declare;
 mod text;
 
 pub use declare::{
-    Algorithm, Answer, BodyDigest, BodyRule, Case, Encoding, Evidence, Hash, KeyDecode, KeyRule, KnownAnswer, ListRule,
-    Method, Redelivery, Requirement, SchemeDeclaration, SignatureRule, TimestampFormat, TimestampRule, UrlRule,
+    Algorithm, Also, Answer, BodyDigest, BodyRule, Case, ClaimRule, Encoding, Evidence, Hash, JwtRule, KeyDecode, KeyRule,
+    KnownAnswer, ListRule, Method, Redelivery, Requirement, SchemeDeclaration, SignatureRule, TimestampFormat, TimestampRule, UrlRule,
     UrlVariant,
 };
 pub use text::{Condition, ParseTextError, Span, ValueSource, Window};

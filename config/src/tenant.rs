@@ -79,6 +79,8 @@ pub(crate) struct RareEndpoint {
     pub(crate) aliases: Box<[Alias]>,
     pub(crate) public_url: Option<PublicUrl>,
     pub(crate) over_limit: OverLimit,
+    /// Its list of secrets is written, and empty.
+    pub(crate) takes_no_secret: bool,
 }
 
 /// What happens to a verified delivery that is over a limit.
@@ -196,6 +198,11 @@ impl Endpoint {
     /// Its own limits; what they leave out is the node's default.
     pub fn limits(&self) -> &Limits {
         self.rare.as_ref().map_or(&Limits::NONE, |rare| &rare.limits)
+    }
+
+    /// Is its list of secrets written, and empty? That goes only where its scheme has the provider's published keys.
+    pub fn takes_no_secret(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.takes_no_secret)
     }
 
     /// Networks that deliveries are taken from; empty means everywhere.

@@ -63,8 +63,8 @@ settings! {
         scheme: String = String::new(), needed(name()), live,
             "There is no unsigned endpoint, so nothing is a sensible default.";
         /// Its secrets. All that are active are tried, so that a rotation has an overlap.
-        secrets: Vec<Located<SecretTable>> = Vec::new(), List(Placed(Table), 0..=16), live,
-            "An enabled endpoint needs at least one; each further one costs a verification for every forged delivery.";
+        secrets: Option<Vec<Located<SecretTable>>> = None, Maybe(List(Placed(Table), 0..=16)), live,
+            "An enabled endpoint needs at least one, or `[]` where its scheme has the provider's published keys; each further one costs a verification for every forged delivery.";
         /// Whether it answers. A disabled endpoint answers as an unknown one does.
         enabled: bool = true, Flag, live,
             "It was written to be used.";
@@ -388,6 +388,7 @@ fn build_endpoint(
         }
     }
     check_limits(document, span, &table, rules);
+    let takes_no_secret = table.secrets.as_ref().is_some_and(Vec::is_empty);
     let secrets = build_secrets(document, span, table.secrets, table.enabled, resolve);
     let rare = RareEndpoint {
         limits: table.limits,
@@ -396,6 +397,7 @@ fn build_endpoint(
         aliases: table.aliases.into_iter().map(|alias| alias.value).collect(),
         public_url: table.public_url,
         over_limit: table.over_limit,
+        takes_no_secret,
     };
     // A stand-in belongs to nobody: whoever judges it is told that the id was misread.
     let id = table.id.map(|id| id.value).or_else(|| EndpointId::parse("misread").ok())?;
@@ -436,14 +438,15 @@ fn check_limits(document: &mut Document<'_>, span: &Range<usize>, table: &Endpoi
 fn build_secrets(
     document: &mut Document<'_>,
     span: &Range<usize>,
-    tables: Vec<Located<SecretTable>>,
+    tables: Option<Vec<Located<SecretTable>>>,
     enabled: bool,
     resolve: &mut Resolve<'_>,
 ) -> Vec<SecretEntry> {
-    if tables.is_empty() && enabled && document.is_sound("enabled") {
+    if tables.is_none() && enabled && document.is_sound("enabled") {
         let message = "has no secret; write secrets = [{ value = \"secret:NAME\" }]";
         document.within("secrets", |document| document.missing(span.clone(), message));
     }
+    let tables = tables.unwrap_or_default();
     let mut used = BTreeSet::new();
     let mut entries = Vec::with_capacity(tables.len());
     for Located { span, index, value: table } in tables {

@@ -17,8 +17,16 @@ const URL: SeenUrl<'_> = SeenUrl { scheme: "https", host: "hooks.example.com", p
 fuzz_target!(|data: &[u8]| {
     let [choice, rest @ ..] = data else { return };
     let Some(scheme) = PRESETS.iter().nth(usize::from(*choice) % PRESETS.len()) else { return };
-    // One of these suits every scheme: plain text, or base64 with and without its prefix.
-    let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "00112233445566778899aabbccddeeff"];
+    // One of these suits every scheme: plain text, base64 with and without its prefix, or a private key of tests.
+    let secrets = [
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "00112233445566778899aabbccddeeff",
+        "a secret of sixty-four bytes, since that is what some want here.",
+        include_str!("../../gateway/src/scheme/tests/keys/ed.pem"),
+        include_str!("../../gateway/src/scheme/tests/keys/p256.pem"),
+        include_str!("../../gateway/src/scheme/tests/keys/rsa.pem"),
+    ];
     let Some(key) = secrets.iter().find_map(|text| scheme.key(&Secret::new(text.as_bytes())).ok()) else { return };
     let keys = [ActiveKey { index: 0, key: &key }];
 

@@ -11,6 +11,7 @@ use listen::{Answer, Exchange};
 use crate::Gateway;
 use crate::answer::{self, Refused};
 use crate::endpoint::Endpoint;
+use crate::once::Taken;
 use crate::snapshot::Unfound;
 use crate::source;
 
@@ -60,12 +61,22 @@ impl Gateway {
             Err(fault) => return Err(self.hold(&endpoint, exchange.head(), &delivery, &fault)),
         };
 
+        // A proof that covers no body is one of the first body that it came with.
+        let claim = match self.claim(&endpoint, &delivery, &verified)? {
+            Some(Taken::Before(id)) => return Ok(answer::accepted(endpoint.scheme().success_status(), id)),
+            Some(Taken::Now(claim)) => Some(claim),
+            None => None,
+        };
+
         // 5. Within the tenant's and the endpoint's limits? Local: never a call to somewhere else.
         let class = self.within_limits(&endpoint, delivery.body.len())?;
 
         // 6. Durable before anything is promised.
         let event = self.event(&endpoint, exchange.head(), &delivery, &verified, class);
         let id = self.commit(exchange, &endpoint, event).await?;
+        if let Some(claim) = claim {
+            claim.keep(id);
+        }
 
         // 7. The answer in the form that the provider expects.
         self.tell_accepted(&endpoint, &delivery, &verified, id, class);

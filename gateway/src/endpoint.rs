@@ -63,6 +63,10 @@ impl TenantEndpoints {
                 }
                 continue;
             };
+            if endpoint.takes_no_secret() && endpoint.enabled && !scheme.has_published_keys() {
+                let message = "has no secret; write secrets = [{ value = \"secret:NAME\" }]";
+                faults.push(tenant.fault(endpoint.line, key("secrets"), message.to_owned()));
+            }
             let mut keys = Vec::with_capacity(secrets.len());
             for entry in secrets {
                 let at = key(&format!("secrets[{}].value", entry.terms.index()));
@@ -184,9 +188,9 @@ impl Endpoint {
         self.scheme().verify(delivery, &keys)
     }
 
-    /// How evidence names a secret.
+    /// How evidence names a secret; `published` is a key that stands in the scheme.
     pub fn secret_name(&self, index: usize) -> &str {
-        self.compiled().keys.get(index).map_or("", |named| named.terms.name())
+        self.compiled().keys.get(index).map_or("published", |named| named.terms.name())
     }
 
     /// Does the provider send again what was answered 429? The endpoint may say so against its scheme.

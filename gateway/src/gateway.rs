@@ -14,6 +14,7 @@ use crate::accept::{No, Trace};
 use crate::answer::Refused;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
+use crate::once::Once;
 use crate::record::{Recorder, RefusedLine};
 use crate::snapshot::Snapshot;
 
@@ -40,6 +41,8 @@ pub struct Gateway {
     pub(crate) mint: Mint,
     /// Held while one delivery is promoted: looking for it, appending it and saying so are one step.
     pub(crate) promoting: tokio::sync::Mutex<()>,
+    /// Tokens that prove one body each.
+    pub(crate) once: Arc<Once>,
 }
 
 impl Gateway {
@@ -47,7 +50,7 @@ impl Gateway {
     /// The operating system gives no randomness for event ids.
     pub fn new(parts: Parts) -> Result<Self, getrandom::Error> {
         let mint = Mint::new(parts.node)?;
-        Ok(Self { parts, mint, promoting: tokio::sync::Mutex::default() })
+        Ok(Self { parts, mint, promoting: tokio::sync::Mutex::default(), once: Arc::default() })
     }
 
     fn tell_refused(&self, no: &No, trace: &Trace, target: &[u8]) {

@@ -17,6 +17,7 @@ use crate::accept::No;
 use crate::body::Delivery;
 use crate::commit::{stored_headers, unverified_event};
 use crate::endpoint::{Endpoint, seen_url};
+use crate::once::{NotTaken, Taken};
 use crate::record::Promoted;
 use crate::scheme::{Headers, Unverified, Verified, VerifyFault};
 
@@ -94,6 +95,19 @@ impl Gateway {
             Err(reason) => return Judgement::Unreadable(reason),
             Ok(true) => Judgement::AlreadyPromoted,
             Ok(false) => {
+                // A token that has proved a delivery since, or another one that was held, proves no second one.
+                let claim = match (verified.once, endpoint.scheme().once_ms()) {
+                    (Some(token), Some(span_ms)) => {
+                        let (subject, now) = (endpoint.subject().as_u64(), self.parts.clock.unix_ms());
+                        match self.once.take(subject, token, &held.delivery.body, now, span_ms) {
+                            Ok(Taken::Now(claim)) => Some(claim),
+                            Ok(Taken::Before(_)) | Err(NotTaken::OtherBody | NotTaken::Full) => {
+                                return Judgement::Refused(VerifyFault::Replayed);
+                            }
+                        }
+                    }
+                    _ => None,
+                };
                 // It was stored as the scheme of that day allowed, which may have been the wrong one: what is a secret
                 // to the scheme that proved it must not reach the log.
                 let headers = stored_headers(endpoint.scheme(), held.delivery.headers.iter());
@@ -110,6 +124,9 @@ impl Gateway {
                 let (body_bytes, received_unix_ms) = (event.body.len() as u64, event.received_unix_ms);
                 if let Err(error) = self.parts.log.append(NewEvent { headers, ..event }).await {
                     return Judgement::NotCommitted(error);
+                }
+                if let Some(claim) = claim {
+                    claim.keep(id);
                 }
                 self.parts.metrics.promoted();
                 self.parts.recorder.promoted(&Promoted {

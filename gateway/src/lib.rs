@@ -5,7 +5,7 @@
 //! 1. `snapshot`, `endpoint`: which endpoint, in one snapshot of the configuration
 //! 2. `source`: who is calling, and may they
 //! 3. `body`: the exact bytes, bounded
-//! 4. `verify` with `scheme`: who sent it; `holding` keeps what did not prove it
+//! 4. `verify` with `scheme`: who sent it; `holding` keeps what did not prove it; `once` where a proof covers no body
 //! 5. `limits`: the tenant's and the endpoint's
 //! 6. `commit`, `mint`: the event, durable
 //! 7. `answer`: the only place with status codes
@@ -22,6 +22,7 @@ pub mod holding;
 mod limits;
 pub mod metrics;
 mod mint;
+mod once;
 pub mod record;
 pub mod scheme;
 pub mod snapshot;

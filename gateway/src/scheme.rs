@@ -13,9 +13,11 @@
 //! - Whether the signature covers the body, and the delivery's id, follows from the content and is never claimed.
 //! - Bodies are bytes. They are never decoded before they are verified, and never changed.
 //!
-//! Public-key signatures, JWT and fetched keys join as further kinds of `Proof`; nothing else moves.
+//! Keys are the endpoint's or stand in the scheme: nothing that a delivery says chooses a key or an algorithm. Fetched keys
+//! join as another origin of keys; nothing else moves.
 
 mod compile;
+mod compile_jwt;
 mod content;
 mod delivery;
 mod encoding;
@@ -23,28 +25,34 @@ mod explain;
 mod fault;
 mod form;
 mod json;
+mod judge;
 mod key;
 mod list;
 mod presets;
 mod program;
+mod public_key;
+mod query;
 mod respell;
 mod self_test;
 mod sign;
+mod sign_jwt;
 mod source;
 mod stamp;
 mod stored;
 mod template;
+mod token;
 mod url;
 mod verify;
 
 #[cfg(test)]
 mod tests;
 
-pub use delivery::{ActiveKey, DeliveryId, Headers, Unverified, Verified};
+pub use delivery::{ActiveKey, DeliveryId, Headers, PUBLISHED, Unverified, Verified};
 pub use explain::Hint;
 pub use fault::{DeclarationFault, KeyFault, SignFault, VerifyFault};
 pub use key::Key;
 pub use presets::{FaultyPresets, Presets};
 pub use program::Scheme;
+pub use self_test::Proven;
 pub use sign::{Signed, Unsigned};
 pub use url::{InvalidUrl, SeenUrl};

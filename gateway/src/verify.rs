@@ -1,11 +1,14 @@
 //! Step 4: who sent it.
 
+use domain::Refusal;
 use listen::Head;
 use ratelimit::Source;
 
 use crate::Gateway;
+use crate::accept::No;
 use crate::body::Delivery;
 use crate::endpoint::Endpoint;
+use crate::once::{NotTaken, Taken};
 use crate::scheme::{Headers, Unverified, Verified, VerifyFault};
 
 impl Gateway {
@@ -36,6 +39,28 @@ impl Gateway {
             }
         }
         outcome
+    }
+
+    /// Takes the token that proves this delivery and no second one, where the scheme has such a thing. Another body under a
+    /// token is refused and not held: judged again it would be one more forgery.
+    pub(crate) fn claim(
+        &self,
+        endpoint: &Endpoint,
+        delivery: &Delivery,
+        verified: &Verified,
+    ) -> Result<Option<Taken>, No> {
+        let (Some(token), Some(span_ms)) = (verified.once, endpoint.scheme().once_ms()) else { return Ok(None) };
+        let subject = endpoint.subject().as_u64();
+        match self.once.take(subject, token, &delivery.body, delivery.received_unix_ms, span_ms) {
+            Ok(taken) => Ok(Some(taken)),
+            Err(NotTaken::Full) => Err(No::because(Refusal::Overloaded, "no more tokens can be remembered")),
+            Err(NotTaken::OtherBody) => {
+                let fault = VerifyFault::Replayed;
+                self.parts.unauthenticated.failed(Source::of(delivery.source.ip()), subject);
+                self.parts.metrics.unverified(fault.label());
+                Err(No::because(Refusal::SignatureInvalid, fault.to_string()))
+            }
+        }
     }
 }
 

@@ -84,6 +84,16 @@ secrets = [{ value = "secret:shared" }]
 id = "wh_gitlab"
 scheme = "gitlab"
 secrets = [{ value = "secret:shared" }]
+
+[[endpoint]]
+id = "wh_mailgun"
+scheme = "mailgun"
+secrets = [{ value = "secret:shared" }]
+
+[[endpoint]]
+id = "wh_wise"
+scheme = "wise-sandbox"
+secrets = []
 "#;
 
 #[derive(Debug, Default)]
@@ -660,4 +670,83 @@ async fn heads_alone_do_not_take_an_endpoints_bytes() {
     assert!((1..10).contains(&refused), "{refused} of ten were refused");
     assert!(bench.in_flight.bytes() <= 128 << 10);
     drop(clients);
+}
+
+/// As Mailgun sends it: the signature covers timestamp and token, and not the event.
+fn mailgun(token: &str, event: &str) -> String {
+    let seconds = NOW_MS / 1_000;
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
+    let tag = ring::hmac::sign(&key, format!("{seconds}{token}").as_bytes());
+    let signature = data_encoding::HEXLOWER.encode(tag.as_ref());
+    let body = format!(
+        r#"{{"signature":{{"timestamp":"{seconds}","token":"{token}","signature":"{signature}"}},"event-data":"{event}"}}"#
+    );
+    let length = body.len();
+    format!("POST /hooks/wh_mailgun HTTP/1.1\r\nHost: hooks.example.com\r\nContent-Length: {length}\r\n\r\n{body}")
+}
+
+#[tokio::test]
+async fn a_token_without_the_body_is_taken_once() {
+    let bench = Bench::new();
+    let first = bench.ask(mailgun("token-1", "delivered")).await;
+    assert_eq!(status(&first), "200", "{first}");
+    // Sent again: answered as it was, with the same event, and not stored again.
+    assert_eq!(without_date(&bench.ask(mailgun("token-1", "delivered")).await), without_date(&first));
+    // Another body under the token that everybody has seen who saw the first delivery.
+    let forged = bench.ask(mailgun("token-1", "unsubscribed")).await;
+    assert_eq!(status(&forged), "401", "{forged}");
+    assert!(bench.last_line().contains("another body"), "{}", bench.last_line());
+    let counted = bench.metric("gateway_unverified_total");
+    assert!(counted.iter().any(|line| line.contains("replayed") && line.ends_with(" 1")), "{counted:?}");
+    assert_eq!(status(&bench.ask(mailgun("token-2", "unsubscribed")).await), "200");
+    assert_eq!(bench.stored().len(), 2);
+    assert!(bench.holding.iter(&Scope::Operator, &HoldingFilter::default()).next().is_none(), "a replay is not held");
+}
+
+#[tokio::test]
+async fn a_token_is_not_spent_on_what_was_not_committed() {
+    let bench = Bench::new();
+    bench.log.refuse_with(Some(AppendError::Full));
+    assert_eq!(status(&bench.ask(mailgun("token-1", "delivered")).await), "503");
+    bench.log.refuse_with(None);
+    assert_eq!(status(&bench.ask(mailgun("token-1", "delivered")).await), "200");
+    assert_eq!(bench.stored().len(), 1);
+}
+
+#[tokio::test]
+async fn held_deliveries_of_one_token_are_promoted_once() {
+    let bench = Bench::new();
+    bench.reload(&TENANT.replace("secret:shared", "secret:mistaken"));
+    for event in ["delivered", "unsubscribed"] {
+        assert_eq!(status(&bench.ask(mailgun("token-1", event)).await), "401");
+    }
+    bench.reload(TENANT);
+    let mut judgements = Vec::new();
+    for held in bench.held(2) {
+        judgements.push(bench.gateway.reverify(held, false).await);
+    }
+    assert_eq!(judgements.iter().filter(|judgement| **judgement == Judgement::Promoted).count(), 1, "{judgements:?}");
+    assert_eq!(bench.stored().len(), 1);
+}
+
+#[tokio::test]
+async fn an_endpoint_of_a_published_key_needs_no_secret() {
+    let bench = Bench::new();
+    let answer = bench.presets.get("wise-sandbox").unwrap().declaration().known_answers[0].clone();
+    let lines: String = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let request = |body: &str| {
+        let length = body.len();
+        format!("POST /hooks/wh_wise HTTP/1.1\r\nHost: hooks.example.com\r\n{lines}Content-Length: {length}\r\n\r\n{body}")
+    };
+    assert_eq!(status(&bench.ask(request(&answer.body)).await), "200");
+    assert_eq!(status(&bench.ask(request(&answer.body.replace("transfer", "transfew"))).await), "401");
+    assert_eq!(&*bench.stored()[0].secret, "published");
+    // Any other scheme needs one.
+    let tenant = TENANT.replace("scheme = \"wise-sandbox\"", "scheme = \"github\"");
+    std::fs::write(bench.directory.path().join("tenants/acme.toml"), tenant).unwrap();
+    let load: TenantsLoad<Arc<TenantEndpoints>> =
+        TenantFiles::without_state().load(&bench.appliance, &MapEnvironment::default(), &mut |tenant| {
+            TenantEndpoints::new(tenant, &bench.presets)
+        });
+    assert!(load.faults.iter().any(|fault| fault.is_error() && fault.message.contains("has no secret")));
 }

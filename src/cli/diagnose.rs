@@ -43,7 +43,7 @@ pub(crate) fn hints(setup: &Setup, captured: &Captured<'_>, fault: &VerifyFault,
         VerifyFault::Malformed { .. } | VerifyFault::Requirement { .. } | VerifyFault::BodyRule => {
             vec![format!("`tidegate schemes show {}` says how this scheme writes it", setup.scheme.name())]
         }
-        VerifyFault::Mismatch | VerifyFault::BodyDigest => mismatch(setup, captured),
+        VerifyFault::Mismatch | VerifyFault::BodyDigest | VerifyFault::Replayed => mismatch(setup, captured),
         VerifyFault::TooOld { .. } | VerifyFault::InFuture { .. } => {
             vec![
                 "the signature does not fit either; give --at, the time of receipt, to see what else is wrong"

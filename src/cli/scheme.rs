@@ -106,6 +106,8 @@ pub(crate) fn unknown(name: &str) -> Failure {
 
 /// Does the provider sign the URL that it posts to?
 pub(crate) fn signs_url(declaration: &SchemeDeclaration) -> bool {
-    let contents = declaration.cases.iter().map(|case| &case.content).chain([&declaration.content]);
-    contents.into_iter().any(|content| content.contains("{url"))
+    let claims = declaration.claims.iter().map(|claim| &claim.content);
+    let contents = declaration.cases.iter().map(|case| &case.content).chain([&declaration.content]).chain(claims);
+    let signed = ["{url", "{target}", "{path}", "{sorted_query}", "{canonical_query}"];
+    contents.into_iter().any(|content| signed.iter().any(|piece| content.contains(piece)))
 }

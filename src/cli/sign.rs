@@ -95,6 +95,7 @@ pub(crate) fn sign(setup: &Setup, order: &Order<'_>) -> Outcome<Signed> {
         let next = match &fault {
             SignFault::Needs(what) => format!("give what it names, in a --header or in the body: {what}"),
             SignFault::InBody => "take a delivery that the provider made, and `tidegate verify` it".to_owned(),
+            SignFault::NoPrivateKey => "give a private key for tests, in a file, as --secret: `openssl genpkey` makes one".to_owned(),
             SignFault::NoCase => "give --header 'Content-Type: …' as the provider sends it".to_owned(),
             SignFault::Unreadable(_) => "look at the body and at the headers that were given".to_owned(),
         };

@@ -46,7 +46,7 @@ pub(super) fn run(args: &Verify, shell: &mut Shell<'_>) -> Outcome {
 }
 
 fn yes(setup: &Setup, verified: &Verified, json: bool, shell: &mut Shell<'_>) -> Outcome {
-    let secret = &setup.keys[verified.key_index].name;
+    let secret = setup.keys.get(verified.key_index).map_or("published", |named| &named.name);
     if json {
         let id = verified.delivery_id.as_ref();
         shell.out.json(&json!({

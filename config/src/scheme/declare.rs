@@ -32,12 +32,21 @@ pub struct SchemeDeclaration {
     #[serde(default, skip_serializing_if = "is_default")]
     pub key: KeyRule,
     pub signature: SignatureRule,
-    /// What is signed, as a template. Not for tokens and basic auth, which sign nothing.
+    /// A second algorithm, for secrets of another kind: one list then holds signatures of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub also: Option<Also>,
+    /// What is signed, as a template. Not for tokens, JWTs and basic auth, which sign nothing or themselves.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub content: String,
     /// In place of `content` where what is signed depends on the delivery: the first case that applies counts.
     #[serde(default, rename = "case", skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<Case>,
+    /// What a JWT must say beside what its signature covers. Only for the algorithms that begin with `jwt-`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub jwt: JwtRule,
+    /// Claims that a JWT must have.
+    #[serde(default, rename = "claim", skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ClaimRule>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub url: UrlRule,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +54,9 @@ pub struct SchemeDeclaration {
     /// Where the provider names the delivery. Whether that name is signed follows from the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery_id: Option<ValueSource>,
+    /// A signed value that proves one delivery and no second one: for signatures that do not cover the body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once: Option<ValueSource>,
     /// Headers that must say something exactly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Requirement>,
@@ -73,7 +85,7 @@ fn post() -> Vec<Method> {
     vec![Method::Post]
 }
 
-/// What is computed from the key and the content. Public-key signatures and JWT join here.
+/// What is computed from the key and the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
@@ -88,6 +100,84 @@ pub enum Algorithm {
     Token,
     /// As `token`, in HTTP basic authentication; the secret is `user:password`.
     Basic,
+    /// RFC 8032. The secret is a public key, as are those of the next two.
+    Ed25519,
+    /// ECDSA on P-256 with SHA-256, the signature in DER.
+    EcdsaP256Sha256,
+    /// RSASSA-PKCS1-v1_5 with SHA-256; keys of 2048 to 4096 bits.
+    RsaPkcs1Sha256,
+    /// A JWT (RFC 7519) with an HMAC; its header must name this algorithm, and chooses nothing.
+    JwtHs256,
+    JwtEs256,
+    JwtRs256,
+    JwtEddsa,
+}
+
+impl Algorithm {
+    /// Is the proof a JWT?
+    pub const fn is_jwt(self) -> bool {
+        matches!(self, Self::JwtHs256 | Self::JwtEs256 | Self::JwtRs256 | Self::JwtEddsa)
+    }
+
+    /// Is it checked with a public key?
+    pub const fn is_public(self) -> bool {
+        matches!(
+            self,
+            Self::Ed25519
+                | Self::EcdsaP256Sha256
+                | Self::RsaPkcs1Sha256
+                | Self::JwtEs256
+                | Self::JwtRs256
+                | Self::JwtEddsa
+        )
+    }
+}
+
+/// A second algorithm beside the scheme's own, told by how a secret begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Also {
+    pub algorithm: Algorithm,
+    /// A secret that begins with one of these is a key of this algorithm; the prefix comes off.
+    pub prefixes: Vec<String>,
+    /// The name of the list's items that are its signatures.
+    pub list_key: String,
+}
+
+/// What is asked of every JWT.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct JwtRule {
+    /// A token without `exp` is refused. What has one must not have expired, in any case.
+    #[serde(skip_serializing_if = "is_default")]
+    pub expires: bool,
+    /// How far clocks may differ where `exp` and `nbf` are judged. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leeway: Option<Span>,
+}
+
+/// A claim and what it must say: one of `equals`, or what `content` makes of the delivery.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClaimRule {
+    pub name: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub equals: Vec<String>,
+    /// As the scheme's `content`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub content: String,
+    /// The claim is this hash of `content`, and not the text itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<Hash>,
+    /// How the hash is written. Default `hex`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<Encoding>,
+    /// The claim belongs only to such deliveries, and must be absent from others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<Condition>,
+    /// It may be absent; if it is there, it must fit.
+    #[serde(skip_serializing_if = "is_default")]
+    pub optional: bool,
 }
 
 /// From the configured secret to the bytes of the key.
@@ -107,6 +197,9 @@ pub struct KeyRule {
     /// `tidegate check` warns of a decoded secret with fewer bytes. Default 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_advised: Option<u16>,
+    /// Public keys that the provider publishes: the endpoint then needs no secret.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -144,6 +237,9 @@ pub struct SignatureRule {
     /// Somewhere else than in a header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<ValueSource>,
+    /// The body holds several items, each signed by itself: where they are, as `json:/PATH`. Every one must verify.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each: Option<ValueSource>,
     /// Stands before every signature, exactly so.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prefix: String,
@@ -177,7 +273,8 @@ pub struct ListRule {
     /// Between an item's name and its value. Items have no names without `key`. Default `=`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assign: Option<String>,
-    /// The name of the items that are signatures; items of other names are not looked at, unless as `field:NAME`.
+    /// The name of the items that are signatures; items of other names are not looked at, unless as `field:NAME`. `*`: items
+    /// of whatever name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Names for the first items of a list without names; those after them are signatures.
@@ -298,6 +395,9 @@ pub struct BodyRule {
     /// Media types that the provider sends; empty: whatever comes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub content_types: Vec<String>,
+    /// The body is a form with exactly these fields, each once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -375,7 +475,11 @@ pub enum Evidence {
 pub struct KnownAnswer {
     #[serde(default, skip_serializing_if = "is_default")]
     pub evidence: Evidence,
-    /// A secret that is no secret: it is printed in this file.
+    /// Where a published answer is published.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// A secret that is no secret: it is printed in this file. None where the provider's published keys are enough.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub secret: String,
     #[serde(default = "post_one", skip_serializing_if = "is_post")]
     pub method: Method,

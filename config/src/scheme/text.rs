@@ -40,13 +40,17 @@ pub enum ValueSource {
     Json(Vec<String>),
     /// `field:NAME`: a field of the list in the signature header.
     Field(String),
+    /// `claim:NAME`: a claim of the token that proves the sender.
+    Claim(String),
+    /// `item:/path/to/it`: a text or an integer in the signed item of the body that is looked at.
+    Item(Vec<String>),
 }
 
 impl FromStr for ValueSource {
     type Err = ParseTextError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str = "is not where a value can be: header:NAME, query:NAME, form:NAME, json:/PATH or field:NAME, in up to 256 printable ASCII characters";
+        const EXPECTED: &str = "is not where a value can be: header:NAME, query:NAME, form:NAME, json:/PATH, field:NAME, claim:NAME or item:/PATH, in up to 256 printable ASCII characters";
         let (kind, rest) = text.split_once(':').ok_or_else(|| fault(text, EXPECTED))?;
         if !is_name(rest) {
             return Err(fault(text, EXPECTED));
@@ -56,10 +60,12 @@ impl FromStr for ValueSource {
             "query" => Ok(Self::Query(rest.to_owned())),
             "form" => Ok(Self::Form(rest.to_owned())),
             "field" => Ok(Self::Field(rest.to_owned())),
-            "json" => {
+            "claim" => Ok(Self::Claim(rest.to_owned())),
+            "json" | "item" => {
                 let path = rest.strip_prefix('/').ok_or_else(|| fault(text, EXPECTED))?;
                 // The escapes of RFC 6901, so that a key with a slash in it can be named.
-                Ok(Self::Json(path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect()))
+                let path = path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
+                Ok(if kind == "json" { Self::Json(path) } else { Self::Item(path) })
             }
             _ => Err(fault(text, EXPECTED)),
         }
@@ -73,8 +79,9 @@ impl fmt::Display for ValueSource {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Form(name) => write!(f, "form:{name}"),
             Self::Field(name) => write!(f, "field:{name}"),
-            Self::Json(path) => {
-                f.write_str("json:")?;
+            Self::Claim(name) => write!(f, "claim:{name}"),
+            Self::Json(path) | Self::Item(path) => {
+                f.write_str(if matches!(self, Self::Json(_)) { "json:" } else { "item:" })?;
                 path.iter().try_for_each(|part| write!(f, "/{}", part.replace('~', "~0").replace('/', "~1")))
             }
         }
@@ -94,16 +101,19 @@ pub enum Condition {
     Form,
     /// `empty-body`: there is no body.
     EmptyBody,
+    /// `body`: there is one.
+    Body,
 }
 
 impl FromStr for Condition {
     type Err = ParseTextError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str = "is not a condition: header:NAME, query:NAME, content-type:TYPE, form or empty-body, in up to 256 printable ASCII characters";
+        const EXPECTED: &str = "is not a condition: header:NAME, query:NAME, content-type:TYPE, form, body or empty-body, in up to 256 printable ASCII characters";
         match text.split_once(':') {
             None if text == "form" => Ok(Self::Form),
             None if text == "empty-body" => Ok(Self::EmptyBody),
+            None if text == "body" => Ok(Self::Body),
             Some(("header", name)) if is_name(name) => Ok(Self::Header(name.to_owned())),
             Some(("query", name)) if is_name(name) => Ok(Self::Query(name.to_owned())),
             Some(("content-type", name)) if is_name(name) => Ok(Self::ContentType(name.to_ascii_lowercase())),
@@ -120,6 +130,7 @@ impl fmt::Display for Condition {
             Self::ContentType(name) => write!(f, "content-type:{name}"),
             Self::Form => f.write_str("form"),
             Self::EmptyBody => f.write_str("empty-body"),
+            Self::Body => f.write_str("body"),
         }
     }
 }
@@ -220,8 +231,8 @@ macro_rules! as_text {
     };
 }
 
-as_text!(ValueSource, "ValueSource", "^(header|query|form|field):[ -~]{1,256}$|^json:/[ -~]{0,255}$");
-as_text!(Condition, "Condition", "^(header|query|content-type):[ -~]{1,256}$|^form$|^empty-body$");
+as_text!(ValueSource, "ValueSource", "^(header|query|form|field|claim):[ -~]{1,256}$|^(json|item):/[ -~]{0,255}$");
+as_text!(Condition, "Condition", "^(header|query|content-type):[ -~]{1,256}$|^form$|^body$|^empty-body$");
 as_text!(Span, "Span", "^[0-9]+(ms|s|m|h)$");
 as_text!(Window, "Window", "^[0-9]+(ms|s|m|h)$|^unlimited$");
 
@@ -231,18 +242,18 @@ mod tests {
 
     #[test]
     fn sources_survive_their_text() {
-        for text in ["header:X-Id", "query:bodySHA256", "form:token", "json:/a/*/b~1c", "json:/", "field:t"] {
+        for text in ["header:X-Id", "query:bodySHA256", "form:token", "json:/a/*/b~1c", "json:/", "field:t", "claim:jti", "item:/a/b"] {
             assert_eq!(text.parse::<ValueSource>().unwrap().to_string(), text);
         }
-        for text in ["", "header", "header:", "json:a", "cookie:x", "HEADER:x"] {
+        for text in ["", "header", "header:", "json:a", "item:a", "claim:", "cookie:x", "HEADER:x"] {
             assert!(text.parse::<ValueSource>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn names_are_printable_and_bounded() {
-        for kind in ["header:", "query:", "form:", "field:", "json:/"] {
-            let longest = NAME_BYTES_MAX - usize::from(kind == "json:/");
+        for kind in ["header:", "query:", "form:", "field:", "claim:", "json:/", "item:/"] {
+            let longest = NAME_BYTES_MAX - usize::from(kind.ends_with('/'));
             assert!(format!("{kind}{}", "a".repeat(longest)).parse::<ValueSource>().is_ok(), "{kind}");
             for name in ["a".repeat(longest + 1), "a\nb".into(), "a\u{1b}[31m".into(), "\u{202e}a".into(), "ü".into()]
             {
@@ -254,10 +265,10 @@ mod tests {
 
     #[test]
     fn conditions_survive_their_text() {
-        for text in ["header:X-Id", "query:q", "content-type:text/plain", "form", "empty-body"] {
+        for text in ["header:X-Id", "query:q", "content-type:text/plain", "form", "body", "empty-body"] {
             assert_eq!(text.parse::<Condition>().unwrap().to_string(), text);
         }
-        assert!("body".parse::<Condition>().is_err());
+        assert!("bodies".parse::<Condition>().is_err());
         assert!("query:".parse::<Condition>().is_err());
     }
 

@@ -5,14 +5,21 @@
 use std::sync::Arc;
 
 use config::scheme::{Algorithm, Case, Encoding, SchemeDeclaration, TimestampFormat, UrlVariant, ValueSource, Window};
+use domain::Secret;
 
 use super::fault::DeclarationFault;
-use super::key::KeyRules;
+use super::key::{Key, KeyRules, public_algorithm};
 use super::list::Layout;
-use super::program::{At, CaseProgram, Engine, Mac, Place, Proof, Required, Scheme, Stamp, method_names};
+use super::program::{
+    AlsoSigned, At, CaseProgram, DigestEngine, Engine, Place, Proof, Required, Scheme, Signature, Stamp, UrlForm,
+    method_names,
+};
 use super::source::{self, Source};
 use super::stamp::Tolerance;
 use super::template::{self, Piece};
+
+/// The longest time for which what proves one delivery may have to be remembered: a day.
+const ONCE_MS_MAX: u64 = 24 * 3_600_000;
 
 /// `DocuSign` sends up to this many numbered signatures.
 const NUMBERED_MAX: usize = 100;
@@ -34,14 +41,14 @@ impl Scheme {
     }
 }
 
-struct Compiler<'d> {
-    declared: &'d Arc<SchemeDeclaration>,
-    faults: Vec<DeclarationFault>,
+pub(super) struct Compiler<'d> {
+    pub(super) declared: &'d Arc<SchemeDeclaration>,
+    pub(super) faults: Vec<DeclarationFault>,
 }
 
 impl Compiler<'_> {
     /// A fault at a key, as seen from that key and from those that it `reads`.
-    fn fault(&mut self, key: impl Into<String>, reads: &'static [&'static str], message: impl Into<String>) {
+    pub(super) fn fault(&mut self, key: impl Into<String>, reads: &'static [&'static str], message: impl Into<String>) {
         self.faults.push(DeclarationFault { key: key.into(), reads, message: message.into() });
     }
 
@@ -49,13 +56,19 @@ impl Compiler<'_> {
         let declared = self.declared;
         self.plain_facts();
         let place = self.place();
-        let proof = self.proof();
+        let mut proof = self.proof();
+        let keys = KeyRules::new(declared.algorithm, &declared.key, declared.also.as_ref());
+        let published = self.published(&keys);
         let delivery_id = declared.delivery_id.as_ref().map(Source::compile);
         if let (Some(source), Some(place)) = (&delivery_id, &place) {
             self.field_exists("delivery_id", source, place);
         }
+        if let Some(Proof::Signature(signature)) = &mut proof {
+            list_what_must_be_signed(&mut signature.cases, declared);
+        }
         let cases: &[CaseProgram] = match &proof {
-            Some(Proof::Mac(mac)) => &mac.cases,
+            Some(Proof::Signature(signature)) => &signature.cases,
+            Some(Proof::Jwt(jwt)) => &jwt.covers,
             Some(Proof::Token) | None => &[],
         };
         if delivery_id.is_none()
@@ -68,18 +81,24 @@ impl Compiler<'_> {
         let delivery_id_signed = delivery_id
             .as_ref()
             .is_some_and(|id| covered(cases, id, |piece| matches!(piece, Piece::DeliveryId { .. })));
-        let strips = self.strips(place.as_ref());
-        let covers_body = !cases.is_empty() && cases.iter().all(covers_body);
+        let fields: Box<[Box<str>]> = declared.body.fields.iter().map(|name| name.as_str().into()).collect();
+        let signed_in = place.as_ref().and_then(|place| place.field_of_form());
+        let covers_body = !cases.is_empty()
+            && cases.iter().all(|case| covers_body(case) || covers_fields(case, &fields, signed_in.as_deref()));
+        let strips = self.strips(place.as_ref(), covers_body);
+        let once = self.once(cases, proof.is_some(), timestamp.as_ref());
         if let Some(place) = &place {
             self.fields_exist(cases, place);
         }
         let mut scheme = Scheme {
             methods: method_names(&declared.methods),
             strips,
-            keys: KeyRules::new(declared.algorithm, &declared.key),
+            keys,
+            published,
             timestamp,
             delivery_id,
             delivery_id_signed,
+            once,
             covers_body,
             requirements: declared
                 .require
@@ -91,6 +110,7 @@ impl Compiler<'_> {
                 })
                 .collect(),
             content_types: declared.body.content_types.iter().map(|t| t.to_ascii_lowercase().into()).collect(),
+            fields,
             declaration: Arc::clone(declared),
             place: place?,
             proof: proof?,
@@ -184,13 +204,6 @@ impl Compiler<'_> {
             let sources: Box<[_]> = rule.headers.iter().map(|name| Source::header(name)).collect();
             (At::Several { sources, dense: false }, format!("header {}", rule.headers.join(" or ")).into())
         };
-        if rule.list.is_some() && matches!(at, At::Several { .. }) {
-            self.fault(
-                "signature.list",
-                &["signature.headers", "signature.numbered"],
-                "signature.list goes with one header, not with several",
-            );
-        }
         if rule.prefix.ends_with(' ') && rule.list.as_ref().is_some_and(|list| list.spaces) {
             self.fault(
                 "signature.prefix",
@@ -199,6 +212,14 @@ impl Compiler<'_> {
             );
         }
         let layout = rule.list.as_ref().map(|list| Layout::compile(list, &mut self.faults));
+        if layout.as_ref().is_some_and(Layout::is_framed) && matches!(at, At::Several { .. }) {
+            self.fault(
+                "signature.list",
+                &["signature.headers", "signature.numbered"],
+                "signature.list with `positions` or `groups` goes with one header, not with several",
+            );
+        }
+        let each = self.each();
         let basic = self.declared.algorithm == Algorithm::Basic;
         let prefix = if basic && rule.prefix.is_empty() { "Basic " } else { &rule.prefix };
         Some(Place {
@@ -207,12 +228,89 @@ impl Compiler<'_> {
             prefix: prefix.as_bytes().into(),
             prefix_ignores_case: rule.prefix_ignores_case || basic,
             layout,
+            each,
         })
+    }
+
+    /// Where the items of the body are that are signed by themselves.
+    fn each(&mut self) -> Option<Box<[Box<str>]>> {
+        let rule = &self.declared.signature;
+        let in_item = matches!(rule.from, Some(ValueSource::Item(_)));
+        let reads = &["signature.from", "algorithm"];
+        match &rule.each {
+            None if in_item => {
+                let message = "signature.from names an item, and no signature.each says where items are";
+                self.fault("signature.from", &["signature.each"], message);
+                None
+            }
+            None => None,
+            Some(ValueSource::Json(path)) if in_item && rule.list.is_none() => {
+                if self.declared.timestamp.is_some() {
+                    let message = "items that are each signed have no `timestamp` of the whole delivery";
+                    self.fault("timestamp", &["signature.each"], message);
+                }
+                Some(path.iter().map(|step| step.as_str().into()).collect())
+            }
+            Some(_) => {
+                let message = "signature.each is json:/PATH, and the signature stands in the item: from = \"item:/PATH\", \
+                               without a list";
+                self.fault("signature.each", reads, message);
+                None
+            }
+        }
+    }
+
+    fn published(&mut self, keys: &KeyRules) -> Box<[Key]> {
+        let declared = self.declared;
+        let texts = &declared.key.published;
+        if !texts.is_empty() && public_algorithm(declared.algorithm).is_none() {
+            let message = "key.published holds public keys, and this algorithm has a shared secret";
+            self.fault("key.published", &["algorithm"], message);
+            return Box::default();
+        }
+        let mut made = Vec::with_capacity(texts.len());
+        for (at, text) in texts.iter().enumerate() {
+            match keys.key(&Secret::new(text.as_bytes())) {
+                Ok(key) if key.public().is_some_and(super::public_key::Pair::is_private) => {
+                    self.fault(format!("key.published[{at}]"), &["algorithm"], "is a private key: nobody publishes it");
+                }
+                Ok(key) => made.push(key),
+                Err(fault) => self.fault(format!("key.published[{at}]"), &["algorithm"], fault.to_string()),
+            }
+        }
+        made.into()
+    }
+
+    /// What is remembered has to end, and has to be signed.
+    fn once(&mut self, cases: &[CaseProgram], knows_cases: bool, timestamp: Option<&Stamp>) -> Option<Source> {
+        let source = Source::compile(self.declared.once.as_ref()?);
+        if matches!(source.place, source::Place::Field(_) | source::Place::Claim(_) | source::Place::Item(_)) {
+            self.fault("once", &[], "once is a header, a parameter, a form field or a value of a JSON body");
+        }
+        if knows_cases && !covered(cases, &source, |_| false) {
+            let message = format!("the content does not cover `once`, the {}: anybody could renew it", source.what);
+            self.fault("once", &["algorithm", "content", "case"], message);
+        }
+        let bounded = timestamp.and_then(|stamp| stamp.tolerance.span_ms()).is_some_and(|ms| ms <= ONCE_MS_MAX);
+        if !bounded && !(self.declared.timestamp.is_some() && timestamp.is_none()) {
+            let message = "once needs a `timestamp` whose windows are at most a day together: what is older has not to be \
+                           remembered";
+            self.fault("once", &["timestamp", "timestamp.old", "timestamp.future"], message);
+        }
+        Some(source)
     }
 
     /// None where something is wrong with what it is made of: then nothing can be said about what it covers.
     fn proof(&mut self) -> Option<Proof> {
         let declared = self.declared;
+        if declared.algorithm.is_jwt() {
+            return self.jwt().map(Proof::Jwt);
+        }
+        if !declared.claims.is_empty() || declared.jwt != config::scheme::JwtRule::default() {
+            let key = if declared.claims.is_empty() { "jwt" } else { "claim" };
+            self.fault(key, &["algorithm"], "only a JWT has claims: the algorithm does not begin with jwt-");
+        }
+        let also = self.also();
         let Some(engine) = Engine::of(declared.algorithm) else {
             self.signs_nothing();
             return Some(Proof::Token);
@@ -234,23 +332,52 @@ impl Compiler<'_> {
             };
         let cases = declared_cases.iter().enumerate().map(|(at, case)| self.case(key(at), case, engine));
         let cases: Vec<_> = cases.collect::<Vec<_>>().into_iter().flatten().collect();
-        let url_variants = match declared.url.variants.as_slice() {
-            [] => [UrlVariant::AsSeen].into(),
-            variants => variants.into(),
-        };
-        if !declared.url.decodes.is_ascii() {
-            self.fault("url.decodes", &[], "url.decodes lists ASCII characters");
-        }
         if cases.len() < declared_cases.len() {
             return None;
         }
-        if (!declared.url.variants.is_empty() || !declared.url.decodes.is_empty()) && !cases.iter().any(|c| c.has_url) {
-            let message = "url says how {url} is written, and the content has none";
-            self.fault("url", &["algorithm", "content", "case"], message);
-        }
-        let url_decodes = declared.url.decodes.as_bytes().into();
+        let url = self.url(cases.iter().any(|case| case.has_url));
         let encoding = declared.signature.encoding.unwrap_or(Encoding::Hex);
-        Some(Proof::Mac(Mac { engine, encoding, cases: cases.into(), url_variants, url_decodes }))
+        Some(Proof::Signature(Signature { engine, also, encoding, cases: cases.into(), url }))
+    }
+
+    pub(super) fn url(&mut self, is_signed: bool) -> UrlForm {
+        let rule = &self.declared.url;
+        if !rule.decodes.is_ascii() {
+            self.fault("url.decodes", &[], "url.decodes lists ASCII characters");
+        }
+        if (!rule.variants.is_empty() || !rule.decodes.is_empty()) && !is_signed {
+            let message = "url says how {url} is written, and the content has none";
+            self.fault("url", &["algorithm", "content", "case", "claim"], message);
+        }
+        let variants = match rule.variants.as_slice() {
+            [] => [UrlVariant::AsSeen].into(),
+            variants => variants.into(),
+        };
+        UrlForm { variants, decodes: rule.decodes.as_bytes().into() }
+    }
+
+    /// The second algorithm. A secret's kind says which of both it is for, so one has to be shared and one public.
+    fn also(&mut self) -> Option<AlsoSigned> {
+        let declared = self.declared;
+        let also = declared.also.as_ref()?;
+        let own_is_shared = matches!(Engine::of(declared.algorithm), Some(Engine::Digest(DigestEngine::Hmac(_))));
+        let algorithm = match Engine::of(also.algorithm) {
+            Some(Engine::Public(algorithm)) if own_is_shared => algorithm,
+            Some(_) | None => {
+                let message = "also is for a public-key algorithm beside an HMAC";
+                self.fault("also.algorithm", &["algorithm"], message);
+                return None;
+            }
+        };
+        if also.prefixes.is_empty() || also.prefixes.iter().any(String::is_empty) {
+            self.fault("also.prefixes", &[], "also.prefixes says how its secrets begin: without it none is");
+        }
+        let named = declared.signature.list.as_ref().and_then(|list| list.key.as_deref());
+        if also.list_key.is_empty() || named.is_none_or(|key| key == also.list_key || key == "*") {
+            let message = "also.list_key is the name of its signatures in signature.list, beside signature.list.key";
+            self.fault("also.list_key", &["signature.list", "signature.list.key"], message);
+        }
+        Some(AlsoSigned { algorithm, list_key: also.list_key.as_bytes().into() })
     }
 
     fn signs_nothing(&mut self) {
@@ -260,21 +387,35 @@ impl Compiler<'_> {
             let message = "a token or a password signs nothing: there can be no `content` and no `case`";
             self.fault(key, &["algorithm"], message);
         }
-        let place = &declared.signature;
+        if declared.also.is_some() {
+            self.fault("also", &["algorithm"], "a token or a password signs nothing: there is no second algorithm");
+        }
+        self.stands_in_one_place("a token or a password");
+    }
+
+    /// One place, in which the secret or a token stands. `what`: as it is called in a sentence.
+    pub(super) fn stands_in_one_place(&mut self, what: &str) {
+        let place = &self.declared.signature;
         if matches!(place.from, Some(ValueSource::Query(_))) {
             let message =
-                "a token in the query is part of the target, which is logged and stored: take it from a header";
+                format!("{what} in the query is part of the target, which is logged and stored: take it from a header");
             self.fault("signature.from", &["algorithm"], message);
         }
         let several = !place.headers.is_empty() || place.numbered.is_some();
         if several && place.header.is_none() && place.from.is_none() {
             let key = if place.headers.is_empty() { "signature.numbered" } else { "signature.headers" };
-            let message = "a token or a password stands in one place: `header` or `from`";
+            let message = format!("{what} stands in one place: `header` or `from`");
             self.fault(key, &["algorithm", "signature.header", "signature.from"], message);
         }
-        if place.encoding.is_some() || place.list.is_some() {
-            let key = if place.encoding.is_some() { "signature.encoding" } else { "signature.list" };
-            self.fault(key, &["algorithm"], "a token or a password has no `encoding` and no `list`");
+        if place.encoding.is_some() || place.list.is_some() || place.each.is_some() {
+            let key = if place.encoding.is_some() {
+                "signature.encoding"
+            } else if place.list.is_some() {
+                "signature.list"
+            } else {
+                "signature.each"
+            };
+            self.fault(key, &["algorithm"], format!("{what} has no `encoding`, no `list` and no `each`"));
         }
     }
 
@@ -288,26 +429,26 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        let nested = |piece: &Piece| matches!(piece, Piece::SortedForm { .. } | Piece::Body | Piece::Secret);
+        let nested = |piece: &Piece| matches!(piece, Piece::SortedForm(_) | Piece::Body | Piece::Secret);
         if pieces.iter().any(|p| matches!(p, Piece::Optional(inner) if template::any(inner, &nested))) {
             self.fault(&content, &[], "the body, the form and the secret are always signed: they cannot stand in […]");
         }
         let keyed = template::always(&pieces, &|piece| matches!(piece, Piece::Secret));
         match engine {
-            Engine::Hash(_) if !keyed => {
+            Engine::Digest(DigestEngine::Hash(_)) if !keyed => {
                 let message = "a plain hash without {secret} in its content proves nothing";
                 self.fault(&content, &["algorithm"], message);
             }
-            Engine::Hmac(_) if keyed => {
-                let message = "the key of an HMAC is not part of its content: leave {secret} out";
+            Engine::Digest(DigestEngine::Hmac(_)) | Engine::Public(_) if keyed => {
+                let message = "the key is not part of what it signs: leave {secret} out";
                 self.fault(&content, &["algorithm"], message);
             }
-            Engine::Hash(_) | Engine::Hmac(_) => {}
+            Engine::Digest(_) | Engine::Public(_) => {}
         }
         if !pieces.iter().any(|piece| !matches!(piece, Piece::Literal(_) | Piece::Secret | Piece::Optional(_))) {
             self.fault(&content, &[], "nothing of the delivery is signed: one signature would fit for ever");
         }
-        let has_url = template::any(&pieces, &|piece| matches!(piece, Piece::Url));
+        let has_url = has_url(&pieces);
         let body_digest = case.body_digest.clone().map(|digest| (Source::compile(&digest.from), digest));
         let program = CaseProgram { key: key.into(), when: case.when.clone(), pieces, body_digest, has_url };
         if let Some((source, _)) = &program.body_digest
@@ -356,13 +497,13 @@ impl Compiler<'_> {
         Some(Stamp { source, format: rule.format, tolerance, required: rule.required, late })
     }
 
-    fn strips(&self, place: Option<&Place>) -> Box<[Box<str>]> {
+    /// A secret is never stored, nor is a token with which another body could be sent.
+    fn strips(&self, place: Option<&Place>, covers_body: bool) -> Box<[Box<str>]> {
+        let algorithm = self.declared.algorithm;
+        let is_secret =
+            matches!(algorithm, Algorithm::Token | Algorithm::Basic) || algorithm.is_jwt() && !covers_body;
         let secret_header = match place.map(|place| &place.at) {
-            Some(At::One(Source { place: source::Place::Header(name), .. }))
-                if Engine::of(self.declared.algorithm).is_none() =>
-            {
-                Some(name.clone())
-            }
+            Some(At::One(Source { place: source::Place::Header(name), .. })) if is_secret => Some(name.clone()),
             _ => None,
         };
         secret_header
@@ -391,6 +532,28 @@ impl Compiler<'_> {
     }
 }
 
+/// Headers that a delivery lists as signed have to have the list itself among them, and what else has to be signed.
+fn list_what_must_be_signed(cases: &mut [CaseProgram], declared: &SchemeDeclaration) {
+    let signed_header = |from: &ValueSource| match from {
+        ValueSource::Header(name) => Some(name.to_ascii_lowercase().into_boxed_str()),
+        _ => None,
+    };
+    let timestamp = declared.timestamp.as_ref().and_then(|rule| signed_header(&rule.from));
+    for piece in cases.iter_mut().flat_map(|case| &mut case.pieces) {
+        if let Piece::ListedHeaders { list, musts } = piece {
+            let itself = match &list.place {
+                source::Place::Header(name) => Some(name.clone()),
+                _ => None,
+            };
+            *musts = itself.into_iter().chain(timestamp.clone()).collect();
+        }
+    }
+}
+
+pub(super) fn has_url(pieces: &[Piece]) -> bool {
+    template::any(pieces, &|piece| matches!(piece, Piece::Url | Piece::UrlBase))
+}
+
 /// The values that pieces name, also those of optional parts.
 fn collect(pieces: &[Piece], into: &mut Vec<Source>) {
     for piece in pieces {
@@ -412,20 +575,38 @@ fn covered(cases: &[CaseProgram], source: &Source, named: impl Fn(&Piece) -> boo
     !cases.is_empty()
         && cases.iter().all(|case| {
             let by_name = template::always(&case.pieces, &|piece| {
-                named(piece) || matches!(piece, Piece::Value { source: s, lower: false } if s.place == source.place)
+                named(piece)
+                    || matches!(piece, Piece::Value { source: s, lower: false, .. } if s.place == source.place)
+                    || matches!((piece, &source.place), (Piece::ListedHeaders { musts, .. }, source::Place::Header(name))
+                        if musts.contains(name))
             });
             by_name
                 || match source.place {
                     // Not `has_url`: a URL in an optional part may be left out of what is signed.
-                    source::Place::Query(_) => template::always(&case.pieces, &|piece| matches!(piece, Piece::Url)),
+                    source::Place::Query(_) => {
+                        template::always(&case.pieces, &|piece| matches!(piece, Piece::Url | Piece::Target))
+                    }
+                    // Whatever a token says, its signature is over.
+                    source::Place::Claim(_) => true,
                     source::Place::Form(_) | source::Place::Json(_) => covers_body(case),
-                    source::Place::Header(_) | source::Place::Field(_) => false,
+                    source::Place::Header(_) | source::Place::Field(_) | source::Place::Item(_) => false,
                 }
         })
 }
 
-fn covers_body(case: &CaseProgram) -> bool {
-    let whole = |piece: &Piece| matches!(piece, Piece::Body | Piece::BodyHash { .. } | Piece::SortedForm { .. });
+/// Does the content have every field that the form can have, but for the one with the signature?
+fn covers_fields(case: &CaseProgram, fields: &[Box<str>], signature: Option<&str>) -> bool {
+    let is_signed = |field: &str| {
+        template::always(&case.pieces, &|piece| {
+            matches!(piece, Piece::Value { source: Source { place: source::Place::Form(name), .. }, lower: false, .. }
+                if **name == *field)
+        })
+    };
+    !fields.is_empty() && fields.iter().all(|field| signature == Some(&**field) || is_signed(field))
+}
+
+pub(super) fn covers_body(case: &CaseProgram) -> bool {
+    let whole = |piece: &Piece| matches!(piece, Piece::Body | Piece::BodyHash { .. } | Piece::SortedForm(_));
     let empty = matches!(case.when, Some(config::scheme::Condition::EmptyBody));
     template::always(&case.pieces, &whole) || case.body_digest.is_some() || empty
 }

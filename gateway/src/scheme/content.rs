@@ -10,12 +10,15 @@ use super::delivery::Unverified;
 use super::fault::VerifyFault;
 use super::form;
 use super::key::algorithm;
-use super::list::List;
-use super::source::Source;
-use super::template::Piece;
+use super::query;
+use super::source::{Beside, Source};
+use super::template::{FormOrder, Piece};
 
 /// A provider's id that is longer is none.
 pub(super) const DELIVERY_ID_BYTES_MAX: usize = 256;
+
+/// Headers that a delivery may list as signed: each is looked for among all.
+const LISTED_MAX: usize = 64;
 
 /// The form of a body, read once for all keys and URL variants.
 pub(super) type SortedForm<'a> = Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>;
@@ -24,7 +27,7 @@ pub(super) type SortedForm<'a> = Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>;
 #[derive(Clone, Copy)]
 pub(super) struct Frame<'f, 'a> {
     pub(super) delivery: &'f Unverified<'a>,
-    pub(super) list: Option<List<'a>>,
+    pub(super) beside: Beside<'a>,
     pub(super) timestamp: Option<&'f [u8]>,
     pub(super) delivery_id: Option<&'f Source>,
     pub(super) form: Option<&'f SortedForm<'a>>,
@@ -48,15 +51,40 @@ impl Frame<'_, '_> {
             }
             Piece::Timestamp => out(self.timestamp.ok_or_else(|| missing("timestamp"))?),
             Piece::DeliveryId { ends_with } => out(&self.id(*ends_with)?),
-            Piece::Value { source, lower } => {
-                let value = source.value(self.delivery, self.list)?.ok_or_else(|| source.missing())?;
+            Piece::Value { source, lower, closed } => {
+                let value = source.value(self.delivery, self.beside)?.ok_or_else(|| source.missing())?;
+                if closed.is_some_and(|end| value.contains(&end)) {
+                    return Err(source.malformed());
+                }
                 if *lower { out(&value.to_ascii_lowercase()) } else { out(&value) }
             }
             Piece::Method => out(self.delivery.method),
+            Piece::UrlBase => {
+                let path = query::path(self.delivery.target);
+                self.delivery.url.write(path, self.url_variant, self.url_decodes, out);
+            }
+            Piece::Target => {
+                out(self.delivery.url.base_path.as_bytes());
+                out(self.delivery.target);
+            }
+            Piece::Path => {
+                out(self.delivery.url.base_path.as_bytes());
+                out(query::path(self.delivery.target));
+            }
+            Piece::SortedQuery => match query::sorted(self.delivery.target) {
+                Ok(text) if text.is_empty() => return Err(missing("query")),
+                Ok(text) => out(&text),
+                Err(query::Unreadable) => return Err(VerifyFault::Malformed { what: Arc::from("query") }),
+            },
+            Piece::CanonicalQuery => {
+                let text = query::canonical(self.delivery.target, "jwt");
+                out(&text.map_err(|query::Unreadable| VerifyFault::Malformed { what: Arc::from("query") })?);
+            }
+            Piece::ListedHeaders { list, musts } => self.listed_headers(list, musts, out)?,
             Piece::Url => {
                 self.delivery.url.write(self.delivery.target, self.url_variant, self.url_decodes, out);
             }
-            Piece::SortedForm { .. } => {
+            Piece::SortedForm(_) => {
                 for (name, value) in self.form.into_iter().flatten() {
                     out(name);
                     out(value);
@@ -75,9 +103,35 @@ impl Frame<'_, '_> {
         Ok(())
     }
 
+    fn listed_headers(
+        &self,
+        list: &Source,
+        musts: &[Box<str>],
+        out: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), VerifyFault> {
+        let text = list.value(self.delivery, self.beside)?.ok_or_else(|| list.missing())?;
+        let text = std::str::from_utf8(&text).map_err(|_| list.malformed())?;
+        let mut names: Vec<_> = text.split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
+        names.sort_unstable();
+        let is_twice = names.windows(2).any(|pair| pair[0] == pair[1]);
+        let holds = |must: &Box<str>| names.iter().any(|name| name == &**must);
+        if is_twice || names.len() > LISTED_MAX || !musts.iter().all(holds) {
+            return Err(list.malformed());
+        }
+        for (at, name) in names.iter().enumerate() {
+            let header = Source::header(name);
+            let value = header.value(self.delivery, self.beside)?.ok_or_else(|| header.missing())?;
+            out(if at == 0 { b"" } else { b";" });
+            out(name.as_bytes());
+            out(b":");
+            out(&value);
+        }
+        Ok(())
+    }
+
     fn id(&self, ends_with: Option<u8>) -> Result<Cow<'_, [u8]>, VerifyFault> {
         let source = self.delivery_id.ok_or_else(|| missing("delivery id"))?;
-        let id = source.value(self.delivery, self.list)?.ok_or_else(|| source.missing())?;
+        let id = source.value(self.delivery, self.beside)?.ok_or_else(|| source.missing())?;
         let readable = !id.is_empty() && id.len() <= DELIVERY_ID_BYTES_MAX && !id.iter().any(|b| Some(*b) == ends_with);
         if readable { Ok(id) } else { Err(source.malformed()) }
     }
@@ -89,8 +143,15 @@ fn missing(what: &str) -> VerifyFault {
 
 /// Reads the form, where the pieces need it.
 pub(super) fn sorted_form<'a>(pieces: &[Piece], body: &'a [u8]) -> Result<Option<SortedForm<'a>>, VerifyFault> {
-    let unique =
-        pieces.iter().find_map(|piece| if let Piece::SortedForm { unique } = piece { Some(*unique) } else { None });
-    let Some(unique) = unique else { return Ok(None) };
-    form::sorted(body, unique).map(Some).map_err(|_| VerifyFault::Malformed { what: Arc::from("form body") })
+    let order = pieces.iter().find_map(|piece| if let Piece::SortedForm(order) = piece { Some(*order) } else { None });
+    let Some(order) = order else { return Ok(None) };
+    let form = match order {
+        FormOrder::AsTheyCame => form::sorted(body, false),
+        FormOrder::Unique => form::sorted(body, true),
+        FormOrder::All => form::fields(body).map(|mut fields| {
+            fields.sort();
+            fields
+        }),
+    };
+    form.map(Some).map_err(|_| VerifyFault::Malformed { what: Arc::from("form body") })
 }

@@ -79,7 +79,12 @@ pub struct Verified {
     pub signed_at_unix_ms: Option<u64>,
     /// The signature covers the body. Otherwise the sender is authenticated and the body could be anybody's.
     pub covers_body: bool,
+    /// The digest of a signed value that proves this delivery and no second one, where the scheme has one.
+    pub once: Option<[u8; 16]>,
 }
+
+/// Stands for a key that the provider publishes, in [`Verified::key_index`].
+pub const PUBLISHED: usize = usize::MAX;
 
 /// The provider's name for a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -100,7 +100,8 @@ impl Scheme {
             | VerifyFault::Requirement { .. }
             | VerifyFault::BodyRule
             | VerifyFault::Mismatch
-            | VerifyFault::BodyDigest => return Err(fault),
+            | VerifyFault::BodyDigest
+            | VerifyFault::Replayed => return Err(fault),
         };
         self.verify(&Unverified { received_unix_ms, ..*delivery }, &active).map(|_| Some(fault))
     }
@@ -151,21 +152,28 @@ fn changes(declared: &SchemeDeclaration) -> Vec<(String, SchemeDeclaration)> {
         ] {
             change(text, &|d| d.signature.encoding = Some(encoding));
         }
+        // A public key must not be tried as the secret of an HMAC: a forgery would then be called right.
+        let others = if declared.algorithm.is_public() { 0 } else { 3 };
         for (algorithm, text) in [
             (Algorithm::HmacSha1, "as HMAC-SHA1"),
             (Algorithm::HmacSha256, "as HMAC-SHA256"),
             (Algorithm::HmacSha512, "as HMAC-SHA512"),
-        ] {
+        ]
+        .into_iter()
+        .take(others)
+        {
             change(text, &|d| d.algorithm = algorithm);
         }
     }
     change("without its prefix", &|d| d.signature.prefix.clear());
     change("with a space behind its prefix", &|d| d.signature.prefix.push(' '));
     change("with the prefix sha256=", &|d| "sha256=".clone_into(&mut d.signature.prefix));
-    change("with the prefix sha1=, as HMAC-SHA1", &|d| {
-        "sha1=".clone_into(&mut d.signature.prefix);
-        d.algorithm = Algorithm::HmacSha1;
-    });
+    if !declared.algorithm.is_public() {
+        change("with the prefix sha1=, as HMAC-SHA1", &|d| {
+            "sha1=".clone_into(&mut d.signature.prefix);
+            d.algorithm = Algorithm::HmacSha1;
+        });
+    }
     if let Some(list) = &declared.signature.list
         && !list.spaces
     {

@@ -38,6 +38,8 @@ pub enum VerifyFault {
     TooOld { by_ms: u64 },
     /// The timestamp is further ahead than the scheme allows.
     InFuture { by_ms: u64 },
+    /// What proves one delivery has proved another one before.
+    Replayed,
 }
 
 impl VerifyFault {
@@ -53,9 +55,10 @@ impl VerifyFault {
         "body-digest",
         "too-old",
         "in-future",
+        "replayed",
     ];
 
-    /// One of ten words.
+    /// One of eleven words.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::NoActiveKey => "no-active-key",
@@ -68,6 +71,7 @@ impl VerifyFault {
             Self::BodyDigest => "body-digest",
             Self::TooOld { .. } => "too-old",
             Self::InFuture { .. } => "in-future",
+            Self::Replayed => "replayed",
         }
     }
 
@@ -80,7 +84,7 @@ impl VerifyFault {
             Self::Duplicate { .. } | Self::Requirement { .. } | Self::BodyRule => 3,
             Self::TooOld { .. } | Self::InFuture { .. } => 4,
             Self::Mismatch => 5,
-            Self::BodyDigest => 6,
+            Self::BodyDigest | Self::Replayed => 6,
         }
     }
 }
@@ -94,6 +98,7 @@ impl fmt::Display for VerifyFault {
             Self::Malformed { what } => write!(f, "the {what} is not written as this scheme writes it"),
             Self::Requirement { what } => write!(f, "the {what} says something else than this scheme requires"),
             Self::BodyRule => f.write_str("the body or its content type is none that comes under this scheme"),
+            Self::Replayed => f.write_str("the token that the signature covers came with another body before"),
             Self::Mismatch => {
                 f.write_str("the signature fits no active secret: another secret, or the signed bytes differ")
             }
@@ -128,6 +133,12 @@ pub enum KeyFault {
     TooShort { have: usize, least: u16 },
     #[error("the secret is not of the form user:password")]
     NoPassword,
+    #[error("the secret is no {0} public key in a form that is read here (PEM, hex, base64 or JWK)")]
+    NoPublicKey(&'static str),
+    #[error("the secret is a key with which anybody can sign")]
+    WeakKey,
+    #[error("the secret is a public key, and this scheme's is a shared secret: whoever knows the key could sign")]
+    NotSecret,
 }
 
 /// Why there is no signing this.
@@ -137,6 +148,8 @@ pub enum SignFault {
     Needs(Arc<str>),
     #[error("the provider writes its signature into the body, which this command does not change")]
     InBody,
+    #[error("signing needs the private key, in PKCS#8 PEM, and the secret is the public one")]
+    NoPrivateKey,
     #[error("no case of this scheme applies to such a delivery; does the content type fit?")]
     NoCase,
     #[error("the delivery cannot be signed: {0}")]

@@ -9,7 +9,8 @@ const FIELDS_MAX: usize = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
-type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+/// Name and value, decoded.
+pub(super) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// The byte that two hexadecimal digits stand for.
 pub(super) fn hex_pair(pair: &[u8]) -> Option<u8> {

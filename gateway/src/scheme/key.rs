@@ -1,12 +1,13 @@
 //! From a configured secret to a key: decoded once, strictly, at load.
 
-use config::scheme::{Algorithm, Hash, KeyDecode, KeyRule};
+use config::scheme::{Algorithm, Also, Hash, KeyDecode, KeyRule};
 use data_encoding::{BASE64, BASE64URL, Encoding, HEXLOWER_PERMISSIVE};
 use domain::Secret;
 use ring::digest;
 use zeroize::Zeroizing;
 
 use super::fault::KeyFault;
+use super::public_key::{self, Pair, PublicAlgorithm};
 
 /// What `tidegate check` wants a secret to have where the scheme says nothing else: 128 bits.
 const BYTES_ADVISED: u16 = 16;
@@ -14,7 +15,14 @@ const BYTES_ADVISED: u16 = 16;
 /// A key of one scheme. Sixteen bytes beside the key itself: an appliance holds a hundred thousand of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
-    material: Secret,
+    material: Material,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Material {
+    /// Shared with the sender.
+    Secret(Secret),
+    Public(Box<Pair>),
 }
 
 impl std::fmt::Debug for Key {
@@ -26,11 +34,22 @@ impl std::fmt::Debug for Key {
 impl Key {
     /// A key of bytes that come from no secret's text.
     pub(super) fn of(material: Vec<u8>) -> Self {
-        Self { material: Secret::new(material) }
+        Self { material: Material::Secret(Secret::new(material)) }
     }
 
-    pub(super) fn material(&self) -> &[u8] {
-        self.material.expose()
+    /// What is shared with the sender; none of a public key, which must never key an HMAC.
+    pub(super) fn secret(&self) -> Option<&[u8]> {
+        match &self.material {
+            Material::Secret(secret) => Some(secret.expose()),
+            Material::Public(_) => None,
+        }
+    }
+
+    pub(super) fn public(&self) -> Option<&Pair> {
+        match &self.material {
+            Material::Secret(_) => None,
+            Material::Public(pair) => Some(pair),
+        }
     }
 }
 
@@ -38,15 +57,45 @@ impl Key {
 #[derive(Debug)]
 pub(super) struct KeyRules {
     rule: KeyRule,
-    basic: bool,
+    kind: Kind,
+    /// Beginnings of secrets that are keys of another algorithm.
+    also: Option<(Box<[Box<[u8]>]>, PublicAlgorithm)>,
+}
+
+/// What a secret is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Shared,
+    /// User and password.
+    Basic,
+    /// Shared, by a scheme whose tokens could also be signed: there a public key is taken for a secret.
+    SharedOfJwt,
+    Public(PublicAlgorithm),
 }
 
 impl KeyRules {
-    pub(super) fn new(algorithm: Algorithm, rule: &KeyRule) -> Self {
-        Self { rule: rule.clone(), basic: algorithm == Algorithm::Basic }
+    pub(super) fn new(algorithm: Algorithm, rule: &KeyRule, also: Option<&Also>) -> Self {
+        let kind = match (public_algorithm(algorithm), algorithm) {
+            (Some(public), _) => Kind::Public(public),
+            (None, Algorithm::Basic) => Kind::Basic,
+            (None, Algorithm::JwtHs256) => Kind::SharedOfJwt,
+            (None, _) => Kind::Shared,
+        };
+        let also = also.and_then(|also| {
+            let prefixes = also.prefixes.iter().map(|prefix| prefix.as_bytes().into()).collect();
+            Some((prefixes, public_algorithm(also.algorithm)?))
+        });
+        Self { rule: rule.clone(), kind, also }
     }
 
     pub(super) fn key(&self, raw: &Secret) -> Result<Key, KeyFault> {
+        if let Some((algorithm, text)) = self.public_text(raw.expose())? {
+            let pair = Pair::parse(algorithm, text)?;
+            return Ok(Key { material: Material::Public(Box::new(pair)) });
+        }
+        if self.kind == Kind::SharedOfJwt && public_key::looks_public(raw.expose()) {
+            return Err(KeyFault::NotSecret);
+        }
         let decoded = self.decode(raw.expose())?;
         if let Some(least) = self.rule.bytes_min
             && decoded.len() < usize::from(least)
@@ -55,7 +104,7 @@ impl KeyRules {
         }
         let material = match self.rule.derive {
             // The text that stands behind `Basic `: comparing texts leaves one spelling of it.
-            _ if self.basic => {
+            _ if self.kind == Kind::Basic => {
                 if !decoded.contains(&b':') {
                     return Err(KeyFault::NoPassword);
                 }
@@ -64,11 +113,36 @@ impl KeyRules {
             None => decoded.to_vec(),
             Some(hash) => digest::digest(algorithm(hash), &decoded).as_ref().to_vec(),
         };
-        Ok(Key { material: Secret::new(material) })
+        Ok(Key::of(material))
+    }
+
+    /// The text of a public key, where the secret is one.
+    fn public_text<'r>(&self, raw: &'r [u8]) -> Result<Option<(PublicAlgorithm, &'r [u8])>, KeyFault> {
+        let found = match (self.kind, &self.also) {
+            (Kind::Public(algorithm), _) => {
+                let text = self.rule.strip.iter().find_map(|prefix| raw.strip_prefix(prefix.as_bytes()));
+                Some((algorithm, text.unwrap_or(raw)))
+            }
+            (_, Some((prefixes, algorithm))) => {
+                let text = prefixes.iter().find_map(|prefix| raw.strip_prefix(&**prefix));
+                text.map(|text| (*algorithm, text))
+            }
+            (_, None) => None,
+        };
+        match found {
+            Some((_, text)) if text.trim_ascii().is_empty() => Err(KeyFault::Empty),
+            found => Ok(found),
+        }
     }
 
     /// What is unwise about a secret that does make a key.
     pub(super) fn advice(&self, raw: &Secret) -> Option<String> {
+        if let Ok(Some((algorithm, text))) = self.public_text(raw.expose()) {
+            let pair = Pair::parse(algorithm, text).ok()?;
+            let advice = "the secret is a private key, with which anybody who reads it signs as the provider: \
+                          only tests need it, an endpoint needs the public one";
+            return pair.is_private().then(|| advice.to_owned());
+        }
         let have = self.decode(raw.expose()).ok()?.len();
         let advised = self.rule.bytes_advised.unwrap_or(BYTES_ADVISED);
         (have < usize::from(advised))
@@ -104,6 +178,25 @@ fn strict(encoding: &Encoding, text: &[u8], what: &'static str) -> Result<Vec<u8
     if padding_inside { Err(KeyFault::Undecodable(what)) } else { Ok(decoded) }
 }
 
+/// What checks signatures, where that is a public key.
+pub(super) const fn public_algorithm(algorithm: Algorithm) -> Option<PublicAlgorithm> {
+    match algorithm {
+        Algorithm::Ed25519 | Algorithm::JwtEddsa => Some(PublicAlgorithm::Ed25519),
+        Algorithm::EcdsaP256Sha256 => Some(PublicAlgorithm::P256Der),
+        Algorithm::JwtEs256 => Some(PublicAlgorithm::P256Fixed),
+        Algorithm::RsaPkcs1Sha256 | Algorithm::JwtRs256 => Some(PublicAlgorithm::RsaPkcs1),
+        Algorithm::HmacSha1
+        | Algorithm::HmacSha256
+        | Algorithm::HmacSha512
+        | Algorithm::Sha1
+        | Algorithm::Sha256
+        | Algorithm::Sha512
+        | Algorithm::Token
+        | Algorithm::Basic
+        | Algorithm::JwtHs256 => None,
+    }
+}
+
 pub(super) const fn algorithm(hash: Hash) -> &'static digest::Algorithm {
     match hash {
         Hash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
@@ -117,7 +210,8 @@ mod tests {
     use super::*;
 
     fn key(rule: &KeyRule, raw: &str) -> Result<Vec<u8>, KeyFault> {
-        KeyRules::new(Algorithm::HmacSha256, rule).key(&Secret::new(raw.as_bytes())).map(|key| key.material().to_vec())
+        let rules = KeyRules::new(Algorithm::HmacSha256, rule, None);
+        rules.key(&Secret::new(raw.as_bytes())).map(|key| key.secret().unwrap().to_vec())
     }
 
     fn whsec() -> KeyRule {
@@ -157,6 +251,11 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_small() {
+        assert_eq!(size_of::<Key>(), 16);
+    }
+
+    #[test]
     fn prefixes_come_off_once() {
         let bytes = key(&whsec(), "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         assert_eq!(bytes.len(), 24);
@@ -177,7 +276,7 @@ mod tests {
 
     #[test]
     fn short_secrets_are_advised_against() {
-        let rules = KeyRules::new(Algorithm::HmacSha256, &KeyRule::default());
+        let rules = KeyRules::new(Algorithm::HmacSha256, &KeyRule::default(), None);
         assert!(rules.advice(&Secret::new(*b"0123456789abcde")).is_some());
         assert!(rules.advice(&Secret::new(*b"0123456789abcdef")).is_none());
     }

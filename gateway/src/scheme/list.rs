@@ -11,6 +11,8 @@ pub(super) struct Layout {
     assign: u8,
     /// Name of the items that are signatures; without it items have no names.
     key: Option<Box<[u8]>>,
+    /// Items of whatever name are signatures.
+    any_key: bool,
     /// Names of the first items of a list without names.
     positions: Box<[Box<[u8]>]>,
     pub(super) groups: Option<u8>,
@@ -47,6 +49,7 @@ impl Layout {
             separator,
             assign,
             key: rule.key.as_deref().map(|key| key.as_bytes().into()),
+            any_key: rule.key.as_deref() == Some("*"),
             positions: rule.positions.iter().map(|name| name.as_bytes().into()).collect(),
             groups,
             spaces: rule.spaces,
@@ -56,13 +59,19 @@ impl Layout {
     /// Can a field of this name be asked for?
     pub(super) fn names(&self, field: &[u8]) -> bool {
         match &self.key {
+            Some(_) if self.any_key => false,
             Some(key) => key.as_ref() != field,
             None => self.positions.iter().any(|name| name.as_ref() == field),
         }
     }
 
-    /// Writes a list of one signature, with the fields that were asked for.
-    pub(super) fn write(&self, fields: &[(&[u8], &str)], signature: &str) -> String {
+    /// Have the first items names of their own, or are there whole lists in it?
+    pub(super) fn is_framed(&self) -> bool {
+        self.groups.is_some() || !self.positions.is_empty()
+    }
+
+    /// Writes a list of one signature, with the fields that were asked for. `key`: in place of the list's own.
+    pub(super) fn write(&self, key: Option<&[u8]>, fields: &[(&[u8], &str)], signature: &str) -> String {
         let mut items = Vec::new();
         for (name, value) in fields {
             match self.key {
@@ -70,7 +79,7 @@ impl Layout {
                 None => items.push((*value).to_owned()),
             }
         }
-        items.push(match &self.key {
+        items.push(match key.or(self.key.as_deref()) {
             Some(key) => format!("{}{}{signature}", String::from_utf8_lossy(key), char::from(self.assign)),
             None => signature.to_owned(),
         });
@@ -118,9 +127,11 @@ impl<'a> List<'a> {
         Ok(found)
     }
 
-    pub(super) fn signatures(self) -> impl Iterator<Item = &'a [u8]> {
-        let key = self.layout.key.as_deref();
-        self.items().filter(move |(name, _)| *name == key).map(|(_, value)| value)
+    /// `key`: in place of the list's own.
+    pub(super) fn signatures(self, key: Option<&'a [u8]>) -> impl Iterator<Item = &'a [u8]> {
+        let any = self.layout.any_key;
+        let key = key.or(self.layout.key.as_deref());
+        self.items().filter(move |(name, _)| any || *name == key).map(|(_, value)| value)
     }
 }
 
@@ -137,7 +148,7 @@ mod tests {
 
     fn signatures(layout: &Layout, text: &'static str) -> Vec<String> {
         let list = List::new(layout, text.as_bytes());
-        list.signatures().map(|s| String::from_utf8_lossy(s).into_owned()).collect()
+        list.signatures(None).map(|s| String::from_utf8_lossy(s).into_owned()).collect()
     }
 
     #[test]
@@ -153,7 +164,7 @@ mod tests {
         assert_eq!(signatures(&stripe, "t=12, v1=ab"), Vec::<String>::new());
         let roomy = ListRule { separator: ",".into(), key: Some("v1".into()), spaces: true, ..ListRule::default() };
         assert_eq!(signatures(&layout(&roomy), "t=12, v1=ab"), ["ab"]);
-        assert_eq!(stripe.write(&[(b"t", "12")], "ab"), "t=12,v1=ab");
+        assert_eq!(stripe.write(None, &[(b"t", "12")], "ab"), "t=12,v1=ab");
     }
 
     #[test]
@@ -162,7 +173,27 @@ mod tests {
             ListRule { separator: " ".into(), assign: Some(",".into()), key: Some("v1".into()), ..ListRule::default() };
         let standard = layout(&rule);
         assert_eq!(signatures(&standard, "v1,ab= v1a,cd v1,ef"), ["ab=", "ef"]);
-        assert_eq!(standard.write(&[], "ab="), "v1,ab=");
+        assert_eq!(standard.write(None, &[], "ab="), "v1,ab=");
+    }
+
+    #[test]
+    fn items_of_any_name() {
+        let rule = ListRule {
+            separator: "&".into(),
+            assign: Some("|".into()),
+            key: Some("*".into()),
+            ..ListRule::default()
+        };
+        let pairs = layout(&rule);
+        assert_eq!(signatures(&pairs, "public|ab&other|cd&ef"), ["ab", "cd"]);
+        assert!(!pairs.names(b"public"));
+        // The items of another name, where two algorithms share a list.
+        let rule =
+            ListRule { separator: " ".into(), assign: Some(",".into()), key: Some("v1".into()), ..ListRule::default() };
+        let standard = layout(&rule);
+        let list = List::new(&standard, b"v1,ab v1a,cd");
+        assert_eq!(list.signatures(Some(b"v1a")).collect::<Vec<_>>(), [b"cd"]);
+        assert_eq!(standard.write(Some(b"v1a"), &[], "cd"), "v1a,cd");
     }
 
     #[test]
@@ -172,6 +203,6 @@ mod tests {
         let recurly = layout(&ListRule { separator: ",".into(), positions: vec!["t".into()], ..ListRule::default() });
         assert_eq!(signatures(&recurly, "17,ab,cd"), ["ab", "cd"]);
         assert_eq!(List::new(&recurly, b"17,ab").field(b"t"), Ok(Some(&b"17"[..])));
-        assert_eq!(recurly.write(&[(b"t", "17")], "ab"), "17,ab");
+        assert_eq!(recurly.write(None, &[(b"t", "17")], "ab"), "17,ab");
     }
 }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use config::scheme::{
-    Algorithm, BodyDigest, Condition, Encoding, Method, SchemeDeclaration, TimestampFormat, UrlVariant,
+    Algorithm, BodyDigest, Condition, Encoding, Hash, Method, SchemeDeclaration, TimestampFormat, UrlVariant,
 };
 use domain::Secret;
 use ring::{digest, hmac};
 
 use super::encoding::DIGEST_BYTES_MAX;
 use super::fault::KeyFault;
-use super::key::{Key, KeyRules};
+use super::key::{Key, KeyRules, public_algorithm};
 use super::list::Layout;
+use super::public_key::PublicAlgorithm;
 use super::source::Source;
 use super::stamp::Tolerance;
 use super::template::Piece;
@@ -23,33 +24,91 @@ pub struct Scheme {
     pub(super) methods: Box<[&'static str]>,
     pub(super) strips: Box<[Box<str>]>,
     pub(super) keys: KeyRules,
+    /// What the provider publishes.
+    pub(super) published: Box<[Key]>,
     pub(super) place: Place,
     pub(super) proof: Proof,
     pub(super) timestamp: Option<Stamp>,
     pub(super) delivery_id: Option<Source>,
     pub(super) delivery_id_signed: bool,
+    /// A signed value that proves one delivery.
+    pub(super) once: Option<Source>,
     pub(super) covers_body: bool,
     pub(super) requirements: Box<[Required]>,
     pub(super) content_types: Box<[Box<str>]>,
+    /// The fields of the form that the body has to be; none: it may be anything.
+    pub(super) fields: Box<[Box<str>]>,
     pub(super) judges_stored: bool,
 }
 
 /// What proves the sender.
 #[derive(Debug)]
 pub(super) enum Proof {
-    /// A digest over content, with a key in it.
-    Mac(Mac),
+    /// A signature over content: a digest with a key in it, or one that a public key checks.
+    Signature(Signature),
+    /// A signed token, which may say something of the delivery.
+    Jwt(Jwt),
     /// The secret itself.
     Token,
 }
 
 #[derive(Debug)]
-pub(super) struct Mac {
+pub(super) struct Signature {
     pub(super) engine: Engine,
+    /// A second algorithm, for keys of the other kind.
+    pub(super) also: Option<AlsoSigned>,
     pub(super) encoding: Encoding,
     pub(super) cases: Box<[CaseProgram]>,
-    pub(super) url_variants: Box<[UrlVariant]>,
-    pub(super) url_decodes: Box<[u8]>,
+    pub(super) url: UrlForm,
+}
+
+#[derive(Debug)]
+pub(super) struct AlsoSigned {
+    pub(super) algorithm: PublicAlgorithm,
+    pub(super) list_key: Box<[u8]>,
+}
+
+/// How the provider writes the URL that it signs.
+#[derive(Debug)]
+pub(super) struct UrlForm {
+    pub(super) variants: Box<[UrlVariant]>,
+    pub(super) decodes: Box<[u8]>,
+}
+
+#[derive(Debug)]
+pub(super) struct Jwt {
+    /// What `alg` must say.
+    pub(super) name: &'static str,
+    /// None: HMAC-SHA256.
+    pub(super) algorithm: Option<PublicAlgorithm>,
+    pub(super) expires: bool,
+    pub(super) leeway_ms: u64,
+    pub(super) claims: Box<[Claim]>,
+    /// What those claims cover of the delivery, as if it were content.
+    pub(super) covers: Box<[CaseProgram]>,
+    pub(super) url: UrlForm,
+}
+
+/// One claim that a token must have.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) source: Source,
+    pub(super) name: Box<str>,
+    pub(super) when: Option<Condition>,
+    pub(super) optional: bool,
+    pub(super) expects: Expects,
+}
+
+#[derive(Debug)]
+pub(super) enum Expects {
+    OneOf(Box<[Box<[u8]>]>),
+    /// What the content is, or its hash.
+    Content {
+        pieces: Box<[Piece]>,
+        hash: Option<(Hash, Encoding)>,
+        has_url: bool,
+        has_body: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -70,27 +129,46 @@ impl CaseProgram {
     }
 }
 
-/// What computes the digest.
+/// What makes or checks a signature.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Engine {
+    Digest(DigestEngine),
+    Public(PublicAlgorithm),
+}
+
+impl Engine {
+    /// The engine of an algorithm that signs content.
+    pub(super) fn of(algorithm: Algorithm) -> Option<Self> {
+        let hmac = |algorithm| Some(Self::Digest(DigestEngine::Hmac(algorithm)));
+        let hash = |algorithm| Some(Self::Digest(DigestEngine::Hash(algorithm)));
+        match algorithm {
+            Algorithm::HmacSha1 => hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
+            Algorithm::HmacSha256 => hmac(hmac::HMAC_SHA256),
+            Algorithm::HmacSha512 => hmac(hmac::HMAC_SHA512),
+            Algorithm::Sha1 => hash(&digest::SHA1_FOR_LEGACY_USE_ONLY),
+            Algorithm::Sha256 => hash(&digest::SHA256),
+            Algorithm::Sha512 => hash(&digest::SHA512),
+            Algorithm::Ed25519 | Algorithm::EcdsaP256Sha256 | Algorithm::RsaPkcs1Sha256 => {
+                public_algorithm(algorithm).map(Self::Public)
+            }
+            Algorithm::Token
+            | Algorithm::Basic
+            | Algorithm::JwtHs256
+            | Algorithm::JwtEs256
+            | Algorithm::JwtRs256
+            | Algorithm::JwtEddsa => None,
+        }
+    }
+}
+
+/// What computes a digest.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum DigestEngine {
     Hmac(hmac::Algorithm),
     Hash(&'static digest::Algorithm),
 }
 
-impl Engine {
-    /// The engine of an algorithm that has one.
-    pub(super) fn of(algorithm: Algorithm) -> Option<Self> {
-        match algorithm {
-            Algorithm::HmacSha1 => Some(Self::Hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY)),
-            Algorithm::HmacSha256 => Some(Self::Hmac(hmac::HMAC_SHA256)),
-            Algorithm::HmacSha512 => Some(Self::Hmac(hmac::HMAC_SHA512)),
-            Algorithm::Sha1 => Some(Self::Hash(&digest::SHA1_FOR_LEGACY_USE_ONLY)),
-            Algorithm::Sha256 => Some(Self::Hash(&digest::SHA256)),
-            Algorithm::Sha512 => Some(Self::Hash(&digest::SHA512)),
-            Algorithm::Token | Algorithm::Basic => None,
-        }
-    }
-
+impl DigestEngine {
     pub(super) fn digest_bytes(self) -> usize {
         match self {
             Self::Hmac(algorithm) => algorithm.digest_algorithm().output_len(),
@@ -131,6 +209,18 @@ pub(super) struct Place {
     pub(super) prefix: Box<[u8]>,
     pub(super) prefix_ignores_case: bool,
     pub(super) layout: Option<Layout>,
+    /// Where the items are that are each signed by themselves.
+    pub(super) each: Option<Box<[Box<str>]>>,
+}
+
+impl Place {
+    /// The form field that the signature is in, if it is in one.
+    pub(super) fn field_of_form(&self) -> Option<Box<str>> {
+        match &self.at {
+            At::One(Source { place: super::source::Place::Form(name), .. }) => Some(name.clone()),
+            At::One(_) | At::Several { .. } => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -192,9 +282,21 @@ impl Scheme {
 
     pub(super) fn cases(&self) -> &[CaseProgram] {
         match &self.proof {
-            Proof::Mac(mac) => &mac.cases,
+            Proof::Signature(signature) => &signature.cases,
+            Proof::Jwt(jwt) => &jwt.covers,
             Proof::Token => &[],
         }
+    }
+
+    /// Does the provider publish the key, so that an endpoint needs no secret of its own?
+    pub fn has_published_keys(&self) -> bool {
+        !self.published.is_empty()
+    }
+
+    /// For how long a value that proves one delivery is remembered, in milliseconds; none where there is no such value.
+    pub fn once_ms(&self) -> Option<u64> {
+        self.once.as_ref()?;
+        self.timestamp.as_ref()?.tolerance.span_ms()
     }
 
     /// Does a verified delivery's body come from its sender for certain?

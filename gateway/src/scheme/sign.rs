@@ -9,10 +9,12 @@ use super::content::{Frame, sorted_form};
 use super::delivery::{Occurrence, Unverified, only};
 use super::encoding;
 use super::fault::{SignFault, VerifyFault};
+use super::judge::Signer;
 use super::key::{Key, algorithm};
-use super::program::{CaseProgram, Mac, Proof, Scheme};
-use super::source;
+use super::program::{CaseProgram, Engine, Proof, Scheme, Signature};
+use super::source::{self, Beside};
 use super::stamp;
+use super::template::Piece;
 use super::url::SeenUrl;
 use super::verify::applies;
 
@@ -38,7 +40,8 @@ pub struct Signed {
 }
 
 impl Scheme {
-    /// Signs as the provider would, at the given time. Deterministic: an id that is not given is made of the rest.
+    /// Signs as the provider would, at the given time. Deterministic, but for ECDSA: an id that is not given is made of the
+    /// rest.
     pub fn sign(&self, unsigned: &Unsigned<'_>, key: &Key, at_unix_ms: u64) -> Result<Signed, SignFault> {
         let mut draft = Draft { unsigned, headers: Vec::new(), target: unsigned.target.to_owned() };
         draft.content_type(self);
@@ -51,9 +54,15 @@ impl Scheme {
             draft.header(name, &made_up_id(unsigned, at_unix_ms));
         }
         let timestamp = self.timestamp_to_sign(&mut draft, at_unix_ms)?;
+        let mut list_key = None;
         let text = match &self.proof {
-            Proof::Token => String::from_utf8_lossy(key.material()).into_owned(),
-            Proof::Mac(mac) => self.sign_mac(mac, &mut draft, key, timestamp.as_deref())?,
+            Proof::Token => String::from_utf8_lossy(key.secret().ok_or(SignFault::NoPrivateKey)?).into_owned(),
+            Proof::Jwt(jwt) => self.sign_jwt(jwt, &draft, key, at_unix_ms)?,
+            Proof::Signature(signature) => {
+                let signer = signature.signer(key).ok_or(SignFault::NoPrivateKey)?;
+                list_key = signer.list_key;
+                self.sign_content(signature, signer.engine, &mut draft, key, timestamp.as_deref())?
+            }
         };
         let text = format!("{}{text}", String::from_utf8_lossy(&self.place.prefix));
         let text = match &self.place.layout {
@@ -66,7 +75,7 @@ impl Scheme {
                     },
                     None => None,
                 };
-                layout.write(field.as_slice(), &text)
+                layout.write(list_key, field.as_slice(), &text)
             }
         };
         self.place_signature(&mut draft, text)?;
@@ -81,10 +90,11 @@ impl Scheme {
             stamp::write(stamp.format, at_unix_ms).ok_or_else(|| SignFault::Needs(Arc::clone(&stamp.source.what)))?;
         match &rule.from {
             ValueSource::Header(name) => Ok(Some(draft.header(name, &text))),
-            ValueSource::Field(_) => Ok(Some(text)),
+            ValueSource::Field(_) | ValueSource::Claim(_) => Ok(Some(text)),
+            ValueSource::Item(_) => Err(SignFault::InBody),
             ValueSource::Query(_) | ValueSource::Form(_) | ValueSource::Json(_) => {
                 // It is the body's own: read, not written.
-                let given = stamp.source.value(&draft.delivery(), None).map_err(SignFault::Unreadable)?;
+                let given = stamp.source.value(&draft.delivery(), Beside::default()).map_err(SignFault::Unreadable)?;
                 match given {
                     Some(text) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
                     None if stamp.required => Err(SignFault::Needs(Arc::clone(&stamp.source.what))),
@@ -94,45 +104,55 @@ impl Scheme {
         }
     }
 
-    fn sign_mac(
+    fn sign_content(
         &self,
-        mac: &Mac,
+        signature: &Signature,
+        engine: Engine,
         draft: &mut Draft<'_>,
         key: &Key,
         timestamp: Option<&str>,
     ) -> Result<String, SignFault> {
-        let case = draft.case(mac)?;
+        let case = draft.case(signature)?;
         if let Some((source, rule)) = &case.body_digest {
             let digest = digest::digest(algorithm(rule.hash), draft.unsigned.body);
             let text = encoding::encode(rule.encoding, digest.as_ref());
             match &rule.from {
                 ValueSource::Header(name) => drop(draft.header(name, &text)),
                 ValueSource::Query(name) => draft.query(name, &text),
-                ValueSource::Form(_) | ValueSource::Json(_) | ValueSource::Field(_) => {
+                ValueSource::Form(_)
+                | ValueSource::Json(_)
+                | ValueSource::Field(_)
+                | ValueSource::Claim(_)
+                | ValueSource::Item(_) => {
                     return Err(SignFault::Needs(Arc::clone(&source.what)));
                 }
             }
         }
+        draft.list_headers(case);
         let form = sorted_form(&case.pieces, draft.unsigned.body).map_err(SignFault::Unreadable)?;
         let delivery = draft.delivery();
         let frame = Frame {
             delivery: &delivery,
-            list: None,
+            beside: Beside::default(),
             timestamp: timestamp.map(str::as_bytes),
             delivery_id: self.delivery_id.as_ref(),
             form: form.as_ref(),
-            url_decodes: &mac.url_decodes,
-            url_variant: mac.url_variants[0],
+            url_decodes: &signature.url.decodes,
+            url_variant: signature.url.variants[0],
         };
-        let secret = key.material();
-        let digest = mac.engine.digest(secret, |out| frame.write(&case.pieces, secret, out)).map_err(|fault| {
-            if let VerifyFault::Missing { what } = fault {
-                SignFault::Needs(what)
-            } else {
-                SignFault::Unreadable(fault)
+        match engine {
+            Engine::Digest(engine) => {
+                let secret = key.secret().ok_or(SignFault::NoPrivateKey)?;
+                let digest = engine.digest(secret, |out| frame.write(&case.pieces, secret, out)).map_err(unsignable)?;
+                Ok(encoding::encode(signature.encoding, &digest[..engine.digest_bytes()]))
             }
-        })?;
-        Ok(encoding::encode(mac.encoding, &digest[..mac.engine.digest_bytes()]))
+            Engine::Public(algorithm) => {
+                let mut message = Vec::new();
+                frame.write(&case.pieces, b"", &mut |part| message.extend_from_slice(part)).map_err(unsignable)?;
+                let made = key.public().and_then(|pair| pair.sign(algorithm, &message));
+                Ok(encoding::encode(signature.encoding, &made.ok_or(SignFault::NoPrivateKey)?))
+            }
+        }
     }
 
     fn place_signature(&self, draft: &mut Draft<'_>, text: String) -> Result<(), SignFault> {
@@ -152,9 +172,25 @@ impl Scheme {
     }
 }
 
+pub(super) fn unsignable(fault: VerifyFault) -> SignFault {
+    if let VerifyFault::Missing { what } = fault { SignFault::Needs(what) } else { SignFault::Unreadable(fault) }
+}
+
+impl Signature {
+    /// The algorithm that a key is for.
+    fn signer(&self, key: &Key) -> Option<Signer<'_>> {
+        let own = Signer { engine: self.engine, list_key: None };
+        let also = self
+            .also
+            .as_ref()
+            .map(|also| Signer { engine: Engine::Public(also.algorithm), list_key: Some(&also.list_key) });
+        std::iter::once(own).chain(also).find(|signer| signer.takes(key))
+    }
+}
+
 /// A delivery while it is being signed.
-struct Draft<'u> {
-    unsigned: &'u Unsigned<'u>,
+pub(super) struct Draft<'u> {
+    pub(super) unsigned: &'u Unsigned<'u>,
     headers: Vec<(String, String)>,
     target: String,
 }
@@ -167,7 +203,7 @@ impl super::delivery::Headers for Draft<'_> {
 }
 
 impl Draft<'_> {
-    fn delivery(&self) -> Unverified<'_> {
+    pub(super) fn delivery(&self) -> Unverified<'_> {
         Unverified {
             method: self.unsigned.method.as_bytes(),
             target: self.target.as_bytes(),
@@ -189,6 +225,15 @@ impl Draft<'_> {
         }
     }
 
+    /// Lists the headers that have to be signed, where the provider lists them and nobody has.
+    fn list_headers(&mut self, case: &CaseProgram) {
+        for piece in &case.pieces {
+            if let Piece::ListedHeaders { list: source::Source { place: source::Place::Header(name), .. }, musts } = piece {
+                self.header(name, &musts.join(","));
+            }
+        }
+    }
+
     fn query(&mut self, name: &str, value: &str) {
         let glue = if self.target.contains('?') { '&' } else { '?' };
         let escaped: String = value.bytes().map(escape).collect();
@@ -202,8 +247,8 @@ impl Draft<'_> {
         }
         let json = matches!(self.unsigned.body.trim_ascii_start().first(), Some(b'{' | b'['));
         let forms = match &scheme.proof {
-            Proof::Mac(mac) => mac.cases.iter().any(|case| case.when == Some(Condition::Form)),
-            Proof::Token => false,
+            Proof::Signature(signature) => signature.cases.iter().any(|case| case.when == Some(Condition::Form)),
+            Proof::Jwt(_) | Proof::Token => false,
         };
         let declared = scheme.declaration.body.content_types.first();
         let guess = match declared {
@@ -215,11 +260,11 @@ impl Draft<'_> {
     }
 
     /// The case that such a delivery falls under; else the first that signing can make apply.
-    fn case<'m>(&self, mac: &'m Mac) -> Result<&'m CaseProgram, SignFault> {
+    fn case<'m>(&self, signature: &'m Signature) -> Result<&'m CaseProgram, SignFault> {
         let delivery = self.delivery();
-        let fits = mac.cases.iter().find(|case| applies(case.when.as_ref(), &delivery));
+        let fits = signature.cases.iter().find(|case| applies(case.when.as_ref(), &delivery));
         let made = || {
-            mac.cases.iter().find(|case| match (&case.when, &case.body_digest) {
+            signature.cases.iter().find(|case| match (&case.when, &case.body_digest) {
                 (Some(Condition::Query(when)), Some((_, digest))) => digest.from == ValueSource::Query(when.clone()),
                 (Some(Condition::Header(when)), Some((_, digest))) => digest.from == ValueSource::Header(when.clone()),
                 _ => false,
@@ -238,7 +283,7 @@ fn escape(byte: u8) -> String {
 }
 
 /// An id such as a provider would give, the same for the same delivery and time.
-fn made_up_id(unsigned: &Unsigned<'_>, at_unix_ms: u64) -> String {
+pub(super) fn made_up_id(unsigned: &Unsigned<'_>, at_unix_ms: u64) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(&at_unix_ms.to_be_bytes());
     context.update(unsigned.target.as_bytes());

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use config::scheme::ValueSource;
+use domain::json::{self as strict, Members, Value};
 
 use super::delivery::{Occurrence, Unverified, only};
 use super::fault::VerifyFault;
@@ -26,6 +27,19 @@ pub(super) enum Place {
     Form(Box<str>),
     Json(Box<[Box<str>]>),
     Field(Box<str>),
+    Claim(Box<str>),
+    Item(Box<[Box<str>]>),
+}
+
+/// What else than the delivery values can come from, as far as it has been read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Beside<'a> {
+    /// The list of the signature's header.
+    pub(super) list: Option<List<'a>>,
+    /// The claims of a JWT that was verified.
+    pub(super) claims: Option<&'a Members>,
+    /// The item of the body whose signature is looked at.
+    pub(super) item: Option<&'a Members>,
 }
 
 impl Source {
@@ -35,9 +49,9 @@ impl Source {
             ValueSource::Query(name) => (Place::Query(name.as_str().into()), format!("query parameter {name}")),
             ValueSource::Form(name) => (Place::Form(name.as_str().into()), format!("form field {name}")),
             ValueSource::Field(name) => (Place::Field(name.as_str().into()), format!("field {name} of the signature")),
-            ValueSource::Json(path) => {
-                (Place::Json(path.iter().map(|p| p.as_str().into()).collect()), format!("body's /{}", path.join("/")))
-            }
+            ValueSource::Claim(name) => (Place::Claim(name.as_str().into()), format!("claim {name} of the token")),
+            ValueSource::Json(path) => (Place::Json(steps(path)), format!("body's /{}", path.join("/"))),
+            ValueSource::Item(path) => (Place::Item(steps(path)), format!("/{} of an item", path.join("/"))),
         };
         Self { place, what: what.into() }
     }
@@ -56,7 +70,7 @@ impl Source {
     pub(super) fn value<'a>(
         &self,
         delivery: &Unverified<'a>,
-        list: Option<List<'a>>,
+        beside: Beside<'a>,
     ) -> Result<Option<Cow<'a, [u8]>>, VerifyFault> {
         let parsed = |found: Result<Option<Cow<'a, [u8]>>, form::Found>| {
             found.map_err(|found| match found {
@@ -72,7 +86,15 @@ impl Source {
             },
             Place::Query(name) => parsed(form::parameter(delivery.target, name.as_bytes())),
             Place::Form(name) => parsed(form::only(delivery.body, name.as_bytes())),
-            Place::Field(name) => match list {
+            Place::Claim(name) => match beside.claims.and_then(|claims| strict::member(claims, name)) {
+                None => Ok(None),
+                Some(value) => scalar(value).map(Some).ok_or_else(|| self.malformed()),
+            },
+            Place::Item(path) => match beside.item.and_then(|item| below(item, path)) {
+                None => Ok(None),
+                Some(value) => scalar(value).map(Some).ok_or_else(|| self.malformed()),
+            },
+            Place::Field(name) => match beside.list {
                 None => Ok(None),
                 Some(list) => list.field(name.as_bytes()).map(|v| v.map(Cow::Borrowed)).map_err(|_| self.duplicate()),
             },
@@ -86,7 +108,7 @@ impl Source {
     /// Every value, where a path into the body can have several.
     pub(super) fn values<'a>(&self, delivery: &Unverified<'a>) -> Result<Vec<Cow<'a, [u8]>>, VerifyFault> {
         let Place::Json(path) = &self.place else {
-            return Ok(self.value(delivery, None)?.into_iter().collect());
+            return Ok(self.value(delivery, Beside::default())?.into_iter().collect());
         };
         match json::all(delivery.body, path) {
             Ok(values) => Ok(values.into_iter().map(|v| Cow::Owned(v.into_vec())).collect()),
@@ -105,5 +127,43 @@ impl Source {
 
     pub(super) fn malformed(&self) -> VerifyFault {
         VerifyFault::Malformed { what: Arc::clone(&self.what) }
+    }
+}
+
+fn steps(path: &[String]) -> Box<[Box<str>]> {
+    path.iter().map(|step| step.as_str().into()).collect()
+}
+
+/// Text, a whole number or a flag, as text.
+pub(super) fn scalar(value: &Value) -> Option<Cow<'_, [u8]>> {
+    match value {
+        Value::Text(text) => Some(Cow::Borrowed(text.as_bytes())),
+        Value::Whole(number) => Some(Cow::Owned(number.to_string().into_bytes())),
+        Value::Flag(flag) => Some(Cow::Borrowed(if *flag { b"true" } else { b"false" })),
+        Value::List(_) | Value::Members(_) | Value::Other => None,
+    }
+}
+
+/// The value at a path of names.
+fn below<'m>(members: &'m Members, path: &[Box<str>]) -> Option<&'m Value> {
+    let (name, rest) = path.split_first()?;
+    let value = strict::member(members, name)?;
+    match (rest, value) {
+        ([], value) => Some(value),
+        (rest, Value::Members(members)) => below(members, rest),
+        (_, Value::Text(_) | Value::Whole(_) | Value::Flag(_) | Value::List(_) | Value::Other) => None,
+    }
+}
+
+/// Every object at a path, in order; `*` stands for each element of an array. None where there is something else.
+pub(super) fn objects<'v>(value: &'v Value, path: &[Box<str>]) -> Option<Vec<&'v Members>> {
+    match (path.split_first(), value) {
+        (None, Value::Members(members)) => Some(vec![members]),
+        (Some((step, rest)), Value::List(list)) if step.as_ref() == "*" => {
+            let each: Option<Vec<_>> = list.iter().map(|value| objects(value, rest)).collect();
+            Some(each?.concat())
+        }
+        (Some((step, rest)), Value::Members(members)) => objects(strict::member(members, step)?, rest),
+        (None | Some(_), _) => None,
     }
 }

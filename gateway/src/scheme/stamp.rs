@@ -25,6 +25,11 @@ impl Tolerance {
         Self { old_ms: ms(rule.old), future_ms: ms(rule.future) }
     }
 
+    /// For how long one timestamp is taken, from the first moment to the last; none: for ever.
+    pub(super) fn span_ms(self) -> Option<u64> {
+        Some(self.old_ms?.saturating_add(self.future_ms?))
+    }
+
     /// Exactly as old, or exactly as far ahead, as allowed is allowed.
     pub(super) fn judge(self, signed_unix_ms: u64, now_unix_ms: u64) -> Result<(), VerifyFault> {
         let age = now_unix_ms.saturating_sub(signed_unix_ms);

@@ -1,7 +1,8 @@
 //! The template of what is signed: literals and named pieces.
 //!
 //! `v0:{timestamp}:{body}`. Names stand in braces; `{{` and `}}` are braces. `[…]` is dropped as a whole where one
-//! of its values is absent; `[[` and `]]` are brackets. A value may end in `|lower`.
+//! of its values is absent; `[[` and `]]` are brackets. A value may end in `|lower`, or in `|closed`: it may then not hold the
+//! character that follows it.
 
 use config::scheme::{Encoding, Hash, ValueSource};
 
@@ -26,17 +27,44 @@ pub(super) enum Piece {
     Value {
         source: Source,
         lower: bool,
+        /// It may not hold this byte, which ends it.
+        closed: Option<u8>,
     },
     Method,
     Url,
-    /// Names and values of a form body, sorted, without separators.
-    SortedForm {
-        unique: bool,
+    /// The URL up to its query.
+    UrlBase,
+    /// Path and query of the URL: what stands before the target, and the target as it came.
+    Target,
+    /// The path of the URL alone.
+    Path,
+    /// The parameters of the query, decoded and sorted, as `a=1&b=2`. Absent where there are none.
+    SortedQuery,
+    /// The same, escaped again by RFC 3986, values of one name joined by commas, `jwt` left out.
+    CanonicalQuery,
+    /// Name and value of every header that this header lists, as `name:value;name:value`, sorted by name.
+    ListedHeaders {
+        list: Source,
+        /// What has to be among them, or it would not be signed. Known when the timestamp is.
+        musts: Box<[Box<str>]>,
     },
+    /// Names and values of a form body, sorted, without separators.
+    SortedForm(FormOrder),
     /// The key itself, for plain hashes.
     Secret,
     /// All or nothing.
     Optional(Box<[Self]>),
+}
+
+/// What becomes of several fields of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FormOrder {
+    /// They stay in order.
+    AsTheyCame,
+    /// Sorted by value, each once.
+    Unique,
+    /// Sorted by value.
+    All,
 }
 
 /// Reads a template.
@@ -103,20 +131,31 @@ fn flush(literal: &mut String, pieces: &mut Vec<Piece>) {
     }
 }
 
-/// Tells every delivery id which byte ends it.
+/// Tells every delivery id, and every value that is said to be closed, which byte ends it.
 fn end_ids(pieces: &mut [Piece]) {
     for at in 1..pieces.len() {
         let (before, from) = pieces.split_at_mut(at);
-        if let (Some(Piece::DeliveryId { ends_with }), Some(Piece::Literal(text))) = (before.last_mut(), from.first()) {
-            *ends_with = text.first().copied();
+        let Some(Piece::Literal(text)) = from.first() else { continue };
+        match before.last_mut() {
+            Some(Piece::DeliveryId { ends_with }) => *ends_with = text.first().copied(),
+            Some(Piece::Value { closed: Some(byte), .. }) => *byte = text.first().copied().unwrap_or(0),
+            // What stands in […] is ended by what follows that.
+            Some(Piece::Optional(inner)) => {
+                if let Some(Piece::Value { closed: Some(byte), .. }) = inner.last_mut() {
+                    *byte = text.first().copied().unwrap_or(0);
+                }
+            }
+            _ => {}
         }
     }
 }
 
 fn piece(name: &str) -> Result<Piece, String> {
-    let (place, lower) = match name.strip_suffix("|lower") {
-        Some(place) => (place, true),
-        None => (name, false),
+    let (place, lower, closed) = match name.split_once('|') {
+        None => (name, false, None),
+        Some((place, "lower")) => (place, true, None),
+        Some((place, "closed")) => (place, false, Some(0)),
+        Some(_) => return Err(format!("{{{name}}}: behind a value stands |lower or |closed, and nothing else")),
     };
     let plain = match name {
         "body" => Some(Piece::Body),
@@ -124,8 +163,14 @@ fn piece(name: &str) -> Result<Piece, String> {
         "delivery_id" => Some(Piece::DeliveryId { ends_with: None }),
         "method" => Some(Piece::Method),
         "url" => Some(Piece::Url),
-        "sorted_form" => Some(Piece::SortedForm { unique: false }),
-        "sorted_form_unique" => Some(Piece::SortedForm { unique: true }),
+        "url_base" => Some(Piece::UrlBase),
+        "target" => Some(Piece::Target),
+        "path" => Some(Piece::Path),
+        "sorted_query" => Some(Piece::SortedQuery),
+        "canonical_query" => Some(Piece::CanonicalQuery),
+        "sorted_form" => Some(Piece::SortedForm(FormOrder::AsTheyCame)),
+        "sorted_form_unique" => Some(Piece::SortedForm(FormOrder::Unique)),
+        "sorted_form_all" => Some(Piece::SortedForm(FormOrder::All)),
         "secret" => Some(Piece::Secret),
         _ => None,
     };
@@ -137,13 +182,17 @@ fn piece(name: &str) -> Result<Piece, String> {
             format!("{{{name}}}: a body's hash is sha1, sha256 or sha512, in hex, base64 or base64url")
         });
     }
+    if let Some(list) = name.strip_prefix("listed_headers:") {
+        return Ok(Piece::ListedHeaders { list: Source::header(list), musts: Box::default() });
+    }
     let source: ValueSource = place.parse().map_err(|_| {
         format!(
-            "{{{name}}} is nothing that can be signed: body, timestamp, delivery_id, method, url, sorted_form, \
-             sorted_form_unique, secret, body_hash:HASH:ENCODING, or a value such as header:NAME"
+            "{{{name}}} is nothing that can be signed: body, timestamp, delivery_id, method, url, url_base, target, path, \
+             sorted_query, canonical_query, listed_headers:NAME, sorted_form, sorted_form_unique, sorted_form_all, secret, \
+             body_hash:HASH:ENCODING, or a value such as header:NAME"
         )
     })?;
-    Ok(Piece::Value { source: Source::compile(&source), lower })
+    Ok(Piece::Value { source: Source::compile(&source), lower, closed })
 }
 
 fn body_hash(hash: &str, encoding: &str) -> Option<Piece> {
@@ -193,6 +242,11 @@ mod tests {
         assert!(matches!(pieces[0], Piece::DeliveryId { ends_with: None }));
         let pieces = parse("[id:{query:data.id|lower};]x").unwrap();
         assert!(matches!(&pieces[0], Piece::Optional(inner) if matches!(inner[1], Piece::Value { lower: true, .. })));
+        let pieces = parse("{item:/a|closed}:[{item:/b|closed}];{item:/c}").unwrap();
+        assert!(matches!(pieces[0], Piece::Value { closed: Some(b':'), .. }));
+        assert!(
+            matches!(&pieces[2], Piece::Optional(inner) if matches!(inner[0], Piece::Value { closed: Some(b';'), .. }))
+        );
         assert!(shape("{{[[{body}]]}}").contains("Body"));
         assert!(matches!(&parse("{{x}}").unwrap()[..], [Piece::Literal(text)] if **text == *b"{x}"));
     }
@@ -211,6 +265,7 @@ mod tests {
             "{}",
             "{bdy}",
             "{header:}",
+            "{header:a|upper}",
             "[a[b]]",
             "{body_hash:md5:hex}",
         ] {

@@ -1,13 +1,18 @@
 //! Tests that need presets: known answers, signing and verifying, mutations, the shared cases.
 
+mod body;
 mod boundaries;
 mod cases;
+mod jwt;
 mod mutations;
 mod presets;
+mod public;
 mod tenant;
+mod traps;
 
 use std::sync::LazyLock;
 
+use config::scheme::Algorithm;
 use domain::Secret;
 
 use super::{ActiveKey, Key, Presets, Scheme, SeenUrl, Unsigned, Unverified, Verified, VerifyFault};
@@ -82,6 +87,31 @@ impl Delivery {
 
 pub(super) fn key(scheme: &Scheme, secret: &str) -> Key {
     scheme.key(&Secret::new(secret.as_bytes())).unwrap()
+}
+
+pub(super) const ED25519: &str = include_str!("tests/keys/ed.pem");
+pub(super) const ED25519_PUBLIC: &str = include_str!("tests/keys/ed.pub.pem");
+pub(super) const P256: &str = include_str!("tests/keys/p256.pem");
+pub(super) const P256_PUBLIC: &str = include_str!("tests/keys/p256.pub.pem");
+pub(super) const RSA: &str = include_str!("tests/keys/rsa.pem");
+pub(super) const RSA_PUBLIC: &str = include_str!("tests/keys/rsa.pub.pem");
+
+/// A private key that an algorithm signs with.
+pub(super) fn private_key(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::EcdsaP256Sha256 | Algorithm::JwtEs256 => P256,
+        Algorithm::RsaPkcs1Sha256 | Algorithm::JwtRs256 => RSA,
+        _ => ED25519,
+    }
+}
+
+/// A key of the same kind that signs nothing here: of the shared cases, where it is published.
+pub(super) fn other_public_key(algorithm: Algorithm) -> String {
+    match algorithm {
+        Algorithm::EcdsaP256Sha256 | Algorithm::JwtEs256 => preset("sendgrid").declaration().known_answers[0].secret.clone(),
+        Algorithm::RsaPkcs1Sha256 | Algorithm::JwtRs256 => preset("wise").declaration().known_answers[0].secret.clone(),
+        _ => preset("discord").declaration().known_answers[0].secret.clone(),
+    }
 }
 
 pub(super) fn label(verdict: &Result<Verified, VerifyFault>) -> &'static str {

@@ -1,64 +1,87 @@
-//! The verdict: cheap checks first, then one digest per key, then what only a fitting signature makes worth reading.
+//! The verdict: cheap checks first, then one signature per key, then what only a fitting signature makes worth reading.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use config::scheme::{BodyDigest, Condition, TimestampFormat, UrlVariant};
+use config::scheme::{Condition, TimestampFormat};
+use domain::json::{self as strict, Members};
 use ring::digest;
 use subtle::ConstantTimeEq;
 
-use super::content::{DELIVERY_ID_BYTES_MAX, Frame, SortedForm, sorted_form};
-use super::delivery::{ActiveKey, DeliveryId, Occurrence, Unverified, Verified, only};
-use super::encoding::{self, DIGEST_BYTES_MAX};
+use super::content::{DELIVERY_ID_BYTES_MAX, sorted_form};
+use super::delivery::{ActiveKey, DeliveryId, Occurrence, PUBLISHED, Unverified, Verified, only};
 use super::fault::VerifyFault;
+use super::form;
 use super::json;
-use super::key::algorithm;
+use super::judge::{Judge, Signer};
 use super::list::List;
-use super::program::{At, CaseProgram, Mac, Place, Proof, Scheme, Stamp};
-use super::source::{self, Source};
+use super::program::{At, Engine, Place, Proof, Scheme, Signature, Stamp};
+use super::source::{self, Beside, Source};
 use super::stamp;
 
-/// More lists in one header, or more signatures in one list, than any provider sends. Each list costs a digest over
-/// the body for every key, so that a forger must not choose their number.
+/// More lists in one header than any provider sends. Each costs a digest over the body for every key, so that a forger must
+/// not choose their number.
 const GROUPS_MAX: usize = 4;
-const SIGNATURES_MAX: usize = 128;
 
-/// Signatures that are decoded without allocation.
-const SIGNATURES_INLINE: usize = 4;
+/// Items that one body may have, each with a signature, and the largest body that is read for them before anything is proven.
+/// Adyen sends one item in JSON, and six at most.
+const ITEMS_MAX: usize = 64;
+const ITEMS_BODY_BYTES_MAX: usize = 1 << 18;
 
 /// An id in a larger body is not looked for: it is a hint, and not worth reading megabytes for.
 const ID_BODY_BYTES_MAX: usize = 1 << 20;
 
 /// What was found when a signature fitted.
-struct Fit {
-    key_index: usize,
-    signed_at_unix_ms: Option<u64>,
+pub(super) struct Fit {
+    pub(super) key_index: usize,
+    pub(super) signed_at_unix_ms: Option<u64>,
+    /// What the token says, where the proof is one.
+    pub(super) claims: Option<Members>,
 }
 
 /// A delivery's timestamp: as it is written, and as it is meant.
 #[derive(Default)]
-struct Stamped<'t> {
-    text: Option<Cow<'t, [u8]>>,
-    unix_ms: Option<u64>,
+pub(super) struct Stamped<'t> {
+    pub(super) text: Option<Cow<'t, [u8]>>,
+    pub(super) unix_ms: Option<u64>,
 }
 
 impl Scheme {
     /// Judges a delivery. Pure: same bytes, keys and clock, same verdict.
     pub fn verify(&self, delivery: &Unverified<'_>, keys: &[ActiveKey<'_>]) -> Result<Verified, VerifyFault> {
+        if self.published.is_empty() {
+            return self.verify_by(delivery, keys);
+        }
+        let published = self.published.iter().map(|key| ActiveKey { index: PUBLISHED, key });
+        let keys: Vec<_> = keys.iter().copied().chain(published).collect();
+        self.verify_by(delivery, &keys)
+    }
+
+    fn verify_by(&self, delivery: &Unverified<'_>, keys: &[ActiveKey<'_>]) -> Result<Verified, VerifyFault> {
         if keys.is_empty() {
             return Err(VerifyFault::NoActiveKey);
         }
         self.check_rules(delivery)?;
         let fit = match &self.proof {
-            Proof::Mac(mac) => self.verify_mac(mac, delivery, keys)?,
+            Proof::Signature(signature) => self.verify_signature(signature, delivery, keys)?,
+            Proof::Jwt(jwt) => self.verify_jwt(jwt, delivery, keys)?,
             Proof::Token => self.verify_token(delivery, keys)?,
         };
         Ok(Verified {
             key_index: fit.key_index,
-            delivery_id: self.delivery_id(delivery),
+            delivery_id: self.delivery_id(delivery, fit.claims.as_ref()),
             signed_at_unix_ms: fit.signed_at_unix_ms,
             covers_body: self.covers_body,
+            once: self.once_of(delivery)?,
         })
+    }
+
+    /// The digest of what proves this delivery and no other one.
+    fn once_of(&self, delivery: &Unverified<'_>) -> Result<Option<[u8; 16]>, VerifyFault> {
+        let Some(source) = &self.once else { return Ok(None) };
+        let value = source.value(delivery, Beside::default())?.ok_or_else(|| source.missing())?;
+        let digest = digest::digest(&digest::SHA256, &value);
+        Ok(digest.as_ref()[..16].try_into().ok())
     }
 
     fn check_rules(&self, delivery: &Unverified<'_>) -> Result<(), VerifyFault> {
@@ -71,8 +94,16 @@ impl Scheme {
                 return Err(VerifyFault::BodyRule);
             }
         }
+        if !self.fields.is_empty() {
+            let fields = form::fields(delivery.body).map_err(|_| VerifyFault::BodyRule)?;
+            let known = |(name, _): &form::Field<'_>| self.fields.iter().any(|field| *field.as_bytes() == **name);
+            // As many as there should be, and each one known: with one twice, another is missing and is said so.
+            if fields.len() != self.fields.len() || !fields.iter().all(known) {
+                return Err(VerifyFault::BodyRule);
+            }
+        }
         for rule in &self.requirements {
-            match rule.source.value(delivery, None)? {
+            match rule.source.value(delivery, Beside::default())? {
                 None if rule.optional => {}
                 None => return Err(rule.source.missing()),
                 Some(value) if rule.equals.iter().any(|fit| **fit == *value) => {}
@@ -82,16 +113,46 @@ impl Scheme {
         Ok(())
     }
 
-    fn verify_mac(&self, mac: &Mac, delivery: &Unverified<'_>, keys: &[ActiveKey<'_>]) -> Result<Fit, VerifyFault> {
-        let missing = || VerifyFault::Missing { what: Arc::clone(&self.place.what) };
-        let case = mac.cases.iter().find(|case| applies(case.when.as_ref(), delivery)).ok_or(VerifyFault::BodyRule)?;
+    /// By whichever of the scheme's algorithms there are keys for.
+    fn verify_signature(
+        &self,
+        signature: &Signature,
+        delivery: &Unverified<'_>,
+        keys: &[ActiveKey<'_>],
+    ) -> Result<Fit, VerifyFault> {
+        let case = signature.cases.iter().find(|case| applies(case.when.as_ref(), delivery));
+        let case = case.ok_or(VerifyFault::BodyRule)?;
         let form = sorted_form(&case.pieces, delivery.body)?;
-        let judge = Judge { scheme: self, mac, case, form: form.as_ref(), delivery, keys };
+        let own = Signer { engine: signature.engine, list_key: None };
+        let also = signature
+            .also
+            .as_ref()
+            .map(|also| Signer { engine: Engine::Public(also.algorithm), list_key: Some(&also.list_key) });
+        let mut worst = VerifyFault::NoActiveKey;
+        for signer in std::iter::once(own).chain(also) {
+            if !keys.iter().any(|key| signer.takes(key.key)) {
+                continue;
+            }
+            let judge = Judge { scheme: self, signature, signer, case, form: form.as_ref(), delivery, keys };
+            match self.judge_place(&judge) {
+                Ok(fit) => return Ok(fit),
+                Err(fault) if fault.weight() >= worst.weight() => worst = fault,
+                Err(_) => {}
+            }
+        }
+        Err(worst)
+    }
+
+    /// Finds the signatures where the scheme has them, and judges each set of them.
+    fn judge_place(&self, judge: &Judge<'_, '_>) -> Result<Fit, VerifyFault> {
+        let missing = || VerifyFault::Missing { what: Arc::clone(&self.place.what) };
+        let (delivery, list_key) = (judge.delivery, judge.signer.list_key);
         match &self.place.at {
+            At::One(source) if self.place.each.is_some() => self.judge_each(judge, source),
             At::One(source) => {
-                let text = source.value(delivery, None)?.ok_or_else(missing)?;
+                let text = source.value(delivery, Beside::default())?.ok_or_else(missing)?;
                 match &self.place.layout {
-                    None => judge.judge(None, std::iter::once(&*text)),
+                    None => judge.judge(Beside::default(), std::iter::once(&*text)),
                     Some(layout) => {
                         let mut worst = missing();
                         let ends = |b: &u8| layout.groups == Some(*b);
@@ -100,7 +161,8 @@ impl Scheme {
                                 return Err(self.place.malformed());
                             }
                             let list = List::new(layout, group);
-                            match judge.judge(Some(list), list.signatures()) {
+                            let beside = Beside { list: Some(list), ..Beside::default() };
+                            match judge.judge(beside, list.signatures(list_key)) {
                                 Ok(fit) => return Ok(fit),
                                 Err(fault) if fault.weight() >= worst.weight() => worst = fault,
                                 Err(_) => {}
@@ -113,15 +175,47 @@ impl Scheme {
             At::Several { sources, dense } => {
                 let mut texts = Vec::new();
                 for source in sources {
-                    match source.value(delivery, None)? {
+                    match source.value(delivery, Beside::default())? {
                         Some(text) => texts.push(text),
                         None if *dense => break,
                         None => {}
                     }
                 }
-                judge.judge(None, texts.iter().map(|text| &**text))
+                match &self.place.layout {
+                    None => judge.judge(Beside::default(), texts.iter().map(|text| &**text)),
+                    Some(layout) => {
+                        let lists = texts.iter().map(|text| List::new(layout, text));
+                        judge.judge(Beside::default(), lists.flat_map(|list| list.signatures(list_key)))
+                    }
+                }
             }
         }
+    }
+
+    /// Every item of the body has a signature of its own, and every one has to fit.
+    fn judge_each(&self, judge: &Judge<'_, '_>, source: &Source) -> Result<Fit, VerifyFault> {
+        let missing = || VerifyFault::Missing { what: Arc::clone(&self.place.what) };
+        let body = judge.delivery.body;
+        if body.len() > ITEMS_BODY_BYTES_MAX {
+            return Err(self.place.malformed());
+        }
+        let read = strict::value(body).map_err(|fault| match fault {
+            strict::Fault::Twice => VerifyFault::Duplicate { what: Arc::clone(&self.place.what) },
+            strict::Fault::NotAnObject | strict::Fault::TooMany => self.place.malformed(),
+        })?;
+        let items = self.place.each.as_ref().and_then(|path| source::objects(&read, path));
+        let items = items.ok_or_else(missing)?;
+        if items.len() > ITEMS_MAX {
+            return Err(self.place.malformed());
+        }
+        let mut first = None;
+        for item in items {
+            let beside = Beside { item: Some(item), ..Beside::default() };
+            let text = source.value(judge.delivery, beside)?.ok_or_else(missing)?;
+            let fit = judge.judge(beside, std::iter::once(&*text))?;
+            first.get_or_insert(fit);
+        }
+        first.ok_or_else(missing)
     }
 
     fn verify_token(&self, delivery: &Unverified<'_>, keys: &[ActiveKey<'_>]) -> Result<Fit, VerifyFault> {
@@ -137,25 +231,31 @@ impl Scheme {
             .collect::<Option<_>>()
             .ok_or_else(|| source.malformed())?;
         for ActiveKey { index, key } in keys {
-            let secret = digest::digest(&digest::SHA256, key.material());
+            let Some(secret) = key.secret() else { continue };
+            let secret = digest::digest(&digest::SHA256, secret);
             let fits = digests
                 .iter()
                 .fold(subtle::Choice::from(1), |fits, digest| fits & digest.as_ref().ct_eq(secret.as_ref()));
             if bool::from(fits) {
-                return Ok(Fit { key_index: *index, signed_at_unix_ms: None });
+                return Ok(Fit { key_index: *index, signed_at_unix_ms: None, claims: None });
             }
         }
         Err(VerifyFault::Mismatch)
     }
 
-    fn delivery_id(&self, delivery: &Unverified<'_>) -> Option<DeliveryId> {
+    fn delivery_id(&self, delivery: &Unverified<'_>, claims: Option<&Members>) -> Option<DeliveryId> {
         let source = self.delivery_id.as_ref()?;
         let value: Box<[u8]> = match &source.place {
             source::Place::Json(_) | source::Place::Form(_) if delivery.body.len() > ID_BODY_BYTES_MAX => return None,
             source::Place::Json(path) => json::first(delivery.body, path)?,
             // A duplicated id is no id, and no reason to refuse what is proven.
-            source::Place::Header(_) | source::Place::Query(_) | source::Place::Form(_) | source::Place::Field(_) => {
-                source.value(delivery, None).ok()??.into()
+            source::Place::Header(_)
+            | source::Place::Query(_)
+            | source::Place::Form(_)
+            | source::Place::Field(_)
+            | source::Place::Claim(_)
+            | source::Place::Item(_) => {
+                source.value(delivery, Beside { claims, ..Beside::default() }).ok()??.into()
             }
         };
         let fits = !value.is_empty() && value.len() <= DELIVERY_ID_BYTES_MAX;
@@ -163,164 +263,30 @@ impl Scheme {
     }
 }
 
+impl Stamp {
+    /// The timestamp's text and moment, if it is near enough to now.
+    pub(super) fn read<'t>(&self, delivery: &Unverified<'t>, beside: Beside<'t>) -> Result<Stamped<'t>, VerifyFault> {
+        let Some(text) = self.source.value(delivery, beside)? else {
+            return if self.required { Err(self.source.missing()) } else { Ok(Stamped::default()) };
+        };
+        if self.format == TimestampFormat::Opaque {
+            return Ok(Stamped { text: Some(text), unix_ms: None });
+        }
+        let signed = stamp::read(self.format, &text).ok_or_else(|| self.source.malformed())?;
+        self.tolerance.judge(signed, delivery.received_unix_ms)?;
+        Ok(Stamped { text: Some(text), unix_ms: Some(signed) })
+    }
+}
+
 impl Place {
-    fn malformed(&self) -> VerifyFault {
+    pub(super) fn malformed(&self) -> VerifyFault {
         VerifyFault::Malformed { what: Arc::clone(&self.what) }
     }
 
-    fn strip_prefix<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
+    pub(super) fn strip_prefix<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
         let (start, rest) = text.split_at_checked(self.prefix.len())?;
         let fits = *start == *self.prefix || self.prefix_ignores_case && start.eq_ignore_ascii_case(&self.prefix);
         fits.then_some(rest)
-    }
-}
-
-/// One set of signatures over one content, judged.
-struct Judge<'j, 'a> {
-    scheme: &'j Scheme,
-    mac: &'j Mac,
-    case: &'j CaseProgram,
-    form: Option<&'j SortedForm<'a>>,
-    delivery: &'j Unverified<'a>,
-    keys: &'j [ActiveKey<'j>],
-}
-
-impl<'j, 'a: 'j> Judge<'j, 'a> {
-    fn judge<'t>(&self, list: Option<List<'t>>, signatures: impl Iterator<Item = &'t [u8]>) -> Result<Fit, VerifyFault>
-    where
-        'a: 't,
-    {
-        let digest_bytes = self.mac.engine.digest_bytes();
-        let candidates = self.candidates(signatures, digest_bytes)?;
-        let early = self.scheme.timestamp.as_ref().filter(|stamp| !stamp.late);
-        let mut stamped = match early {
-            Some(stamp) => self.timestamp(stamp, list)?,
-            None => Stamped::default(),
-        };
-        let variants = if self.case.has_url { &*self.mac.url_variants } else { &[UrlVariant::AsSeen] };
-        let key_index = self.fitting_key(&candidates, list, stamped.text.as_deref(), variants, digest_bytes)?;
-        if let Some((source, digest)) = &self.case.body_digest {
-            self.check_body_digest(source, digest)?;
-        }
-        if let Some(stamp) = self.scheme.timestamp.as_ref().filter(|stamp| stamp.late) {
-            stamped = self.timestamp(stamp, list)?;
-        }
-        Ok(Fit { key_index, signed_at_unix_ms: stamped.unix_ms })
-    }
-
-    fn candidates<'t>(
-        &self,
-        signatures: impl Iterator<Item = &'t [u8]>,
-        digest_bytes: usize,
-    ) -> Result<Candidates, VerifyFault> {
-        let place = &self.scheme.place;
-        let mut candidates = Candidates::default();
-        let mut seen = 0;
-        for text in signatures {
-            seen += 1;
-            if seen > SIGNATURES_MAX {
-                return Err(place.malformed());
-            }
-            let mut bytes = [0; DIGEST_BYTES_MAX];
-            let readable = place
-                .strip_prefix(text)
-                .is_some_and(|text| encoding::decode(self.mac.encoding, text, &mut bytes[..digest_bytes]));
-            if readable {
-                candidates.push(bytes);
-            }
-        }
-        match (seen, candidates.len) {
-            (0, _) => Err(VerifyFault::Missing { what: Arc::clone(&place.what) }),
-            (_, 0) => Err(place.malformed()),
-            _ => Ok(candidates),
-        }
-    }
-
-    fn fitting_key<'t>(
-        &self,
-        candidates: &Candidates,
-        list: Option<List<'t>>,
-        timestamp: Option<&[u8]>,
-        variants: &[UrlVariant],
-        digest_bytes: usize,
-    ) -> Result<usize, VerifyFault>
-    where
-        'a: 't,
-    {
-        for ActiveKey { index, key } in self.keys {
-            for variant in variants {
-                let secret = key.material();
-                let expected = self.mac.engine.digest(secret, |out| {
-                    let frame = Frame {
-                        delivery: self.delivery,
-                        list,
-                        timestamp,
-                        delivery_id: self.scheme.delivery_id.as_ref(),
-                        form: self.form,
-                        url_decodes: &self.mac.url_decodes,
-                        url_variant: *variant,
-                    };
-                    frame.write(&self.case.pieces, secret, out)
-                })?;
-                if candidates.any_is(&expected[..digest_bytes]) {
-                    return Ok(*index);
-                }
-            }
-        }
-        Err(VerifyFault::Mismatch)
-    }
-
-    /// The timestamp's text and moment, if it is near enough to now.
-    fn timestamp<'t>(&self, stamp: &Stamp, list: Option<List<'t>>) -> Result<Stamped<'t>, VerifyFault>
-    where
-        'a: 't,
-    {
-        let delivery: &Unverified<'t> = self.delivery;
-        let Some(text) = stamp.source.value(delivery, list)? else {
-            return if stamp.required { Err(stamp.source.missing()) } else { Ok(Stamped::default()) };
-        };
-        if stamp.format == TimestampFormat::Opaque {
-            return Ok(Stamped { text: Some(text), unix_ms: None });
-        }
-        let signed = stamp::read(stamp.format, &text).ok_or_else(|| stamp.source.malformed())?;
-        stamp.tolerance.judge(signed, self.delivery.received_unix_ms)?;
-        Ok(Stamped { text: Some(text), unix_ms: Some(signed) })
-    }
-
-    fn check_body_digest(&self, source: &Source, rule: &BodyDigest) -> Result<(), VerifyFault> {
-        let text = source.value(self.delivery, None)?.ok_or_else(|| source.missing())?;
-        let actual = digest::digest(algorithm(rule.hash), self.delivery.body);
-        let mut claimed = [0; DIGEST_BYTES_MAX];
-        let claimed = &mut claimed[..actual.as_ref().len()];
-        if !encoding::decode(rule.encoding, &text, claimed) {
-            return Err(source.malformed());
-        }
-        if actual.as_ref() == claimed { Ok(()) } else { Err(VerifyFault::BodyDigest) }
-    }
-}
-
-/// Well-formed signatures of a delivery: the usual few without allocation.
-#[derive(Default)]
-struct Candidates {
-    few: [Option<[u8; DIGEST_BYTES_MAX]>; SIGNATURES_INLINE],
-    more: Vec<[u8; DIGEST_BYTES_MAX]>,
-    len: usize,
-}
-
-impl Candidates {
-    fn push(&mut self, bytes: [u8; DIGEST_BYTES_MAX]) {
-        match self.few.get_mut(self.len) {
-            Some(place) => *place = Some(bytes),
-            None => self.more.push(bytes),
-        }
-        self.len += 1;
-    }
-
-    /// Is any of them this digest? All are looked at, each in constant time.
-    fn any_is(&self, expected: &[u8]) -> bool {
-        let all = self.few.iter().flatten().chain(&self.more);
-        let fits = all.fold(subtle::Choice::from(0), |fits, bytes| fits | bytes[..expected.len()].ct_eq(expected));
-        bool::from(fits)
     }
 }
 
@@ -329,7 +295,7 @@ pub(super) fn applies(when: Option<&Condition>, delivery: &Unverified<'_>) -> bo
     match when {
         None => true,
         Some(Condition::Header(name)) => only(delivery.headers, &name.to_ascii_lowercase()) != Occurrence::None,
-        Some(Condition::Query(name)) => !matches!(super::form::parameter(delivery.target, name.as_bytes()), Ok(None)),
+        Some(Condition::Query(name)) => !matches!(form::parameter(delivery.target, name.as_bytes()), Ok(None)),
         Some(Condition::ContentType(name)) => media_type(delivery).is_some_and(|t| t == *name),
         Some(Condition::Form) => match only(delivery.headers, "content-type") {
             Occurrence::None => true,
@@ -337,6 +303,7 @@ pub(super) fn applies(when: Option<&Condition>, delivery: &Unverified<'_>) -> bo
             Occurrence::Several => false,
         },
         Some(Condition::EmptyBody) => delivery.body.is_empty(),
+        Some(Condition::Body) => !delivery.body.is_empty(),
     }
 }
 

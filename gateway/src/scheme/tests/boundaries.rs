@@ -226,6 +226,7 @@ fn labels_are_a_closed_set() {
         VerifyFault::BodyDigest,
         VerifyFault::TooOld { by_ms: 1 },
         VerifyFault::InFuture { by_ms: 1 },
+        VerifyFault::Replayed,
     ];
     assert_eq!(all.iter().map(VerifyFault::label).collect::<Vec<_>>(), VerifyFault::LABELS);
     assert!(all.iter().all(|fault| fault.to_string().chars().all(|c| !c.is_control())));

@@ -60,14 +60,50 @@ fn the_required_presets_are_there() {
         "razorpay",
         "mux",
         "front",
+        "discord",
+        "telnyx",
+        "sendgrid",
+        "wise",
+        "netlify",
+        "vonage",
+        "messagebird",
+        "monday",
+        "adyen",
+        "mailgun",
+        "braintree",
+        "contentful",
+        "plivo",
     ] {
         preset(name);
     }
-    assert!(PRESETS.len() >= 150, "{}", PRESETS.len());
+    assert!(PRESETS.len() >= 190, "{}", PRESETS.len());
     let published = PRESETS.iter().filter(|scheme| {
         scheme.declaration().known_answers.iter().any(|answer| answer.evidence == Evidence::Published)
     });
-    assert!(published.count() >= 12);
+    assert!(published.count() >= 20);
+}
+
+#[test]
+fn a_published_answer_says_where_it_is_published() {
+    for scheme in PRESETS.iter() {
+        let row = scheme.declaration();
+        for answer in row.known_answers.iter().filter(|answer| answer.evidence == Evidence::Published) {
+            // Without one of its own, it is where the row was read: with the provider, and not in somebody's catalogue.
+            let source = if answer.source.is_empty() { &row.source } else { &answer.source };
+            assert!(!source.is_empty() && !source.contains("catalogue"), "{}: published where?", row.name);
+        }
+    }
+}
+
+#[test]
+fn a_token_that_covers_no_body_is_not_stored_either() {
+    for name in ["monday", "jira-connect"] {
+        assert!(!preset(name).stores(b"Authorization") && !preset(name).judges_stored(), "{name}");
+    }
+    for name in ["vonage", "messagebird", "netlify"] {
+        assert!(preset(name).judges_stored(), "{name}");
+    }
+    assert!(preset("vonage").stores(b"authorization"));
 }
 
 #[test]
@@ -86,6 +122,19 @@ fn what_is_not_signed_is_not_called_so() {
         ("postmark", false, false),
         ("mercado-pago", false, false),
         ("twilio", false, true),
+        ("discord", true, true),
+        ("wise", false, true),
+        ("vonage", true, true),
+        ("messagebird", true, true),
+        ("netlify", false, true),
+        ("monday", false, false),
+        ("jira-connect", false, false),
+        ("adyen", false, false),
+        ("mailgun", true, false),
+        ("braintree", false, true),
+        ("contentful", false, true),
+        ("plivo", false, true),
+        ("plivo-v2", false, false),
     ] {
         let scheme = preset(name);
         assert_eq!(scheme.delivery_id_signed(), id_signed, "{name}");

@@ -61,6 +61,9 @@ fn the_documented_example_works() {
     let table: std::collections::BTreeMap<String, Vec<SchemeDeclaration>> = toml::from_str(example).unwrap();
     let scheme = Scheme::compile(&table["scheme"][0]).unwrap();
     assert_eq!(scheme.self_test(), Ok(2));
+    let token = text.split("```toml\n").nth(2).unwrap().split("```").next().unwrap();
+    let table: std::collections::BTreeMap<String, Vec<SchemeDeclaration>> = toml::from_str(token).unwrap();
+    assert!(Scheme::compile(&table["scheme"][0]).unwrap().covers_body());
     for label in VerifyFault::LABELS {
         assert!(text.contains(&format!("`{label}`")), "docs/schemes.md does not explain {label}");
     }
