@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use config::{ApplianceInPart, Environment, Fault, Tenant, TenantFiles, TenantsLoad};
 use domain::SystemClock;
+use domain::text::Untrusted;
 use egress::ranges::Shelf;
 use gateway::endpoint::TenantEndpoints;
-use gateway::scheme::{DeclarationFault, Presets, Scheme};
+use gateway::scheme::{DeclarationFault, Presets, Proven, Scheme};
 use serde_json::json;
 
 use super::Shell;
@@ -147,6 +148,15 @@ impl<'p> Inspector<'p> {
             // One that does not compile has been judged already.
             let Ok(scheme) = Scheme::compile_shared(&declared.declaration) else { continue };
             let key = format!("scheme[{}]", declared.index);
+            let is_used = tenant.endpoints.iter().any(|endpoint| *endpoint.scheme == *scheme.name());
+            if is_used && scheme.proven() == Proven::Nothing {
+                let message = format!(
+                    "scheme \"{}\" has no known answer that verifies: nothing shows that it is its provider's; add \
+                     [[scheme.known_answer]] of a delivery that you captured",
+                    Untrusted::new(scheme.name().as_bytes())
+                );
+                found.push(Fault::warning(tenant.file(), format!("{key}.known_answer"), message).at(declared.line));
+            }
             found.extend(
                 self.run_known_answers(&scheme)
                     .into_iter()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::scheme::{SchemeDeclaration, SignatureRule, Window};
 use domain::text::Untrusted;
-use gateway::scheme::Scheme;
+use gateway::scheme::{Proven, Scheme};
 use serde_json::json;
 
 use super::Shell;
@@ -60,9 +60,26 @@ fn list(args: &SchemesList, shell: &mut Shell<'_>) -> Outcome {
                 "tenant": found.tenant,
                 "algorithm": declaration.algorithm,
                 "coversBody": found.scheme.covers_body(),
+                "evidence": found.scheme.proven().label(),
+                "evidenceSource": source_of(found.scheme.proven()),
                 "checked": declaration.checked,
             }))?;
         }
+        return Ok(Exit::Yes);
+    }
+    if args.evidence {
+        let mut table = Table::new(&["SCHEME", "EVIDENCE", "FROM", "CHECKED"]);
+        for found in &all {
+            let declaration = found.scheme.declaration();
+            let proven = found.scheme.proven();
+            table.row(vec![
+                Cell::untrusted(&found.names()),
+                Cell::from(proven.label().to_owned()),
+                Cell::untrusted(source_of(proven).unwrap_or(&declaration.source)),
+                Cell::untrusted(&declaration.checked),
+            ]);
+        }
+        table.print(&mut shell.out)?;
         return Ok(Exit::Yes);
     }
     let mut table = Table::new(&["SCHEME", "PROVIDER", "ALGORITHM", "SIGNS", "CHECKED"]);
@@ -167,15 +184,42 @@ fn fields(found: &Found) -> Vec<(&'static str, String)> {
     if !scheme.strips().is_empty() {
         fields.push(("never stored", safe(&scheme.strips().join(", "))));
     }
-    fields.push(("known answers", declaration.known_answers.len().to_string()));
+    let proven = match scheme.proven() {
+        Proven::KnownAnswer { source } => format!("; agrees with its provider's: {source}"),
+        Proven::Constructed => "; constructed".to_owned(),
+        Proven::Nothing => String::new(),
+    };
+    fields.push(("known answers", format!("{}{}", declaration.known_answers.len(), safe(&proven))));
+    if declaration.once.is_some() {
+        fields.push(("taken once", "another body under the same token is refused".to_owned()));
+    }
+    if scheme.has_published_keys() {
+        fields.push(("secrets", "none needed: the provider publishes its key; secrets = []".to_owned()));
+    }
     if !declaration.note.is_empty() {
         fields.push(("note", safe(&declaration.note)));
     }
     fields
 }
 
-/// What is signed, case by case.
+/// Where the answer is published that it agrees with.
+fn source_of(proven: Proven<'_>) -> Option<&str> {
+    match proven {
+        Proven::KnownAnswer { source } => Some(source),
+        Proven::Constructed | Proven::Nothing => None,
+    }
+}
+
+/// What is signed, case by case; of a JWT, what its claims say.
 fn contents(declaration: &SchemeDeclaration) -> String {
+    if declaration.algorithm.is_jwt() {
+        let claims = declaration.claims.iter().map(|claim| match (claim.content.as_str(), claim.hash) {
+            ("", _) => format!("{} = {}", claim.name, claim.equals.join(" or ")),
+            (content, None) => format!("{} = {content}", claim.name),
+            (content, Some(hash)) => format!("{} = {}({content})", claim.name, word(&hash)),
+        });
+        return std::iter::once("itself".to_owned()).chain(claims).collect::<Vec<_>>().join(", ");
+    }
     if declaration.cases.is_empty() {
         return declaration.content.clone();
     }
@@ -262,6 +306,19 @@ mod tests {
         let json: serde_json::Value =
             serde_json::from_str(&run(&["schemes", "show", "github", "--json"]).answer).unwrap();
         assert_eq!(json["declaration"]["name"], "github");
+    }
+
+    #[test]
+    fn what_stands_behind_a_scheme_is_listed() {
+        let listed = run(&["schemes", "list", "--evidence"]).answer;
+        let line = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        assert!(line("github ").contains("known answer") && line("github ").contains("GitHub documentation"));
+        assert!(line("bitbucket ").contains("constructed"));
+        assert!(line("discord ").contains("2026-"));
+        let json = run(&["schemes", "list", "--evidence", "--json"]).answer;
+        let github = json.lines().find(|line| line.contains("\"github\"")).unwrap();
+        let github: serde_json::Value = serde_json::from_str(github).unwrap();
+        assert_eq!(github["evidence"], "known answer");
     }
 
     #[test]

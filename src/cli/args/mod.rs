@@ -251,7 +251,7 @@ pub(crate) struct LogStat {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Schemes {
     /// List the schemes that Tidegate knows, and those that tenants declare
-    #[command(after_help = "Example:\n  tidegate schemes list")]
+    #[command(after_help = "Example:\n  tidegate schemes list\n  tidegate schemes list --evidence")]
     List(SchemesList),
     /// Show a scheme: what it signs, how it is answered, where that is written
     #[command(
@@ -262,6 +262,9 @@ pub(crate) enum Schemes {
 
 #[derive(Debug, Args)]
 pub(crate) struct SchemesList {
+    /// Show what stands behind each: an answer of its provider's own, or one that was constructed; and from where
+    #[arg(long)]
+    pub(crate) evidence: bool,
     /// List what the tenants of this configuration declare, too
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
