@@ -92,11 +92,10 @@ impl Letters {
                 fs::remove_file(&path)?;
                 continue;
             }
-            match read(&path)? {
-                Some(letter) => drop(all.insert(letter.event, letter)),
-                None => {
-                    tracing::error!(path = %path.display(), "a dead letter cannot be read, and is left where it is")
-                }
+            if let Some(letter) = read(&path)? {
+                all.insert(letter.event, letter);
+            } else {
+                tracing::error!(path = %path.display(), "a dead letter cannot be read, and is left where it is");
             }
         }
         Ok(Self(Arc::new(Inner { directory: Some(directory), all: Mutex::new(all) })))

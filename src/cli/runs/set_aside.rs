@@ -19,7 +19,7 @@ pub(super) fn run(args: &RunsSetAside, shell: &mut Shell<'_>) -> Outcome {
                 shell.out.json(said)?;
             } else {
                 let tried = said["tried"].as_u64().unwrap_or(0);
-                shell.out.line(&format!("{tried} tried again; those that do not get through stay listed"))?;
+                shell.out.line(format!("{tried} tried again; those that do not get through stay listed"))?;
             }
         }
         return Ok(Exit::yes_if(said.is_some()));

@@ -56,7 +56,7 @@ impl TierTable {
     }
 
     fn member(&self, tenant: &TenantId) -> Member {
-        self.members.get(tenant).copied().unwrap_or(Member::of(0))
+        self.members.get(tenant).copied().unwrap_or_else(|| Member::of(0))
     }
 }
 

@@ -322,6 +322,7 @@ async fn what_was_not_written_is_evidence_for_whoever_has_the_run_by_then() {
     assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
     assert_eq!(bench.called(), ["a", "b"]);
     assert!(bench.records().iter().any(|record| matches!(record.body, Body::LateOutcome(_))));
+    assert_eq!(bench.state().lease, 3, "nobody works under another's lease");
 }
 
 /// A stop waits for what is under way, begins nothing, and leaves the run to whoever comes next, who counts no lost worker.
@@ -430,4 +431,25 @@ async fn alone_a_lost_call_is_read_back_at_once() {
             (vec!["a".into(), "read-back".into(), "b".to_owned()], seconds)
         );
     }
+}
+
+/// What could be begun while a call is under way is not, and the call is waited for all the same.
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_the_last_call_that_is_under_way() {
+    let graph = Graph::default().call("a", &[], "unsafe").call("b", &[], "unsafe").call("c", &["b"], "unsafe");
+    let bench = Bench::new(graph.build()).await;
+    bench.answers_after("a", Duration::from_secs(5), [response(200, "done")]);
+    bench.answers_after("b", Duration::from_secs(1), [response(200, "done")]);
+    bench.stopping.send_replace(false);
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        bench.stopping.send_replace(true);
+    };
+    let began = tokio::time::Instant::now();
+    let _ended = tokio::join!(bench.turn(), stop);
+    assert_eq!((began.elapsed().as_secs(), bench.called()), (5, vec!["a".to_owned(), "b".to_owned()]));
+    assert!(["a", "b"].iter().all(|name| bench.step(name).is_settled()));
+    bench.stopping.send_replace(false);
+    assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
+    assert_eq!(bench.called(), ["a", "b", "c"]);
 }

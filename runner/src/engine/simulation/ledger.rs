@@ -1,11 +1,13 @@
 //! The ledger as it may be: it fails before or after it is durable, answers late, or never.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use domain::TenantId;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
+use super::super::testing::lock;
 use super::choices::Choices;
 use crate::ids::RunId;
 use crate::ledger::memory::{Fault, MemoryLedger};
@@ -17,9 +19,40 @@ use crate::ledger::{
 pub(super) struct Chaotic {
     pub(super) inner: Arc<MemoryLedger>,
     pub(super) choices: Arc<Choices>,
+    pub(super) deafness: Mutex<Deafness>,
+}
+
+/// A time in which it answers nobody.
+#[derive(Debug)]
+pub(super) struct Deafness {
+    /// It begins with this append.
+    pub(super) left: Option<u32>,
+    /// It has begun, and ends then.
+    pub(super) until: Option<Instant>,
 }
 
 impl Chaotic {
+    pub(super) fn was_deaf(&self) -> bool {
+        lock(&self.deafness).until.is_some()
+    }
+
+    fn is_deaf(&self) -> bool {
+        lock(&self.deafness).until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Counts an append. The one that it begins with is durable.
+    fn deafness_begins(&self) -> bool {
+        let mut deafness = lock(&self.deafness);
+        let Some(left) = deafness.left.as_mut() else { return false };
+        *left = left.saturating_sub(1);
+        let begins = *left == 0;
+        if begins {
+            deafness.left = None;
+            deafness.until = Some(Instant::now() + Duration::from_secs(40));
+        }
+        begins
+    }
+
     fn fault(&self) -> Option<Fault> {
         match self.choices.one_of(6, 170) {
             0 => None,
@@ -34,7 +67,13 @@ impl Chaotic {
 
 impl LedgerStore for Chaotic {
     fn append(&self, commit: Commit) -> BoxFuture<'static, Result<Committed, AppendError>> {
-        let (inner, fault) = (Arc::clone(&self.inner), self.fault());
+        let drawn = self.fault();
+        let fault = match (self.is_deaf(), self.deafness_begins()) {
+            (true, _) => Some(Fault::FailBefore),
+            (false, true) => Some(Fault::FailAfter),
+            (false, false) => drawn,
+        };
+        let inner = Arc::clone(&self.inner);
         Box::pin(async move {
             tokio::task::yield_now().await;
             if let Some(fault) = fault {
@@ -47,7 +86,7 @@ impl LedgerStore for Chaotic {
     }
 
     fn read(&self, tenant: &TenantId, run: RunId) -> BoxFuture<'static, Result<Vec<Record>, ReadError>> {
-        let fails = self.choices.one_of(2, 240) == 1;
+        let fails = self.choices.one_of(2, 240) == 1 || self.is_deaf();
         let read = self.inner.read(tenant, run);
         Box::pin(async move {
             tokio::task::yield_now().await;
@@ -64,7 +103,7 @@ impl LedgerStore for Chaotic {
     }
 
     fn renew(&self, run: RunId, lease: u64, until_unix_ms: u64) -> BoxFuture<'static, Result<(), AppendError>> {
-        if self.choices.one_of(2, 200) == 1 {
+        if self.choices.one_of(2, 200) == 1 || self.is_deaf() {
             return Box::pin(std::future::ready(Err(AppendError::Unavailable("as was drawn".into()))));
         }
         self.inner.renew(run, lease, until_unix_ms)

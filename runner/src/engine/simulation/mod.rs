@@ -85,6 +85,35 @@ fn a_worker_may_be_lost_at_every_await() {
     assert!(crashes > 1_000, "only {crashes} crashes");
 }
 
+/// Of every shape: its process stops at the first worker's first poll, at its second, and so on; and the ledger answers nobody
+/// from the first append on, from the second, and so on. While the process lives it knows what it has done: nothing is in doubt.
+#[test]
+fn neither_a_stop_nor_a_ledger_that_does_not_answer_leaves_a_doubt() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let mut happened = [0; 2];
+    for shape in 0..world::SHAPES {
+        for at in 1..1_000 {
+            let stops = Scenario { shape: Some(shape), stop_first_at: Some(at), ..Scenario::default() };
+            let played = runtime().block_on(world::play_without_doubt(&stops));
+            match played {
+                Ok(true) => happened[0] += 1,
+                Ok(false) => break,
+                Err(error) => panic!("shape {shape}, stopped at poll {at}: {error}"),
+            }
+        }
+        for at in 1..1_000 {
+            let deaf = Scenario { shape: Some(shape), deaf_from: Some(at), ..Scenario::default() };
+            let played = runtime().block_on(world::play_without_doubt(&deaf));
+            match played {
+                Ok(true) => happened[1] += 1,
+                Ok(false) => break,
+                Err(error) => panic!("shape {shape}, deaf from append {at}: {error}"),
+            }
+        }
+    }
+    assert!(happened[0] > 100 && happened[1] > 15, "{happened:?}");
+}
+
 /// What the simulation is able to see is what it is worth: without these it would pass over a world in which nothing happens.
 #[test]
 fn the_schedules_see_all_that_they_are_about() {

@@ -15,9 +15,9 @@ use crate::call::{Answer, Call, Caller, Cut, ParkSource, Reply};
 use crate::ledger::{BoxFuture, SendState};
 
 /// Ways in which a call that is to have an effect can go, beside the good one.
-pub(super) const BEHAVIOURS: usize = 21;
+pub(super) const BEHAVIOURS: usize = 22;
 
-/// No effect comes later than so long after its call: what is read back then is the truth.
+/// No effect comes later than so long after its call has ended: what is read back then is the truth.
 const EFFECT_MS_MAX: u64 = 1_500;
 
 /// Effects by key.
@@ -120,6 +120,12 @@ impl Provider {
             21 => {
                 effect();
                 cut("{ what it is stands in the rest")
+            }
+            22 => {
+                // Within its time, and only if somebody waits for it.
+                later(8_000).await;
+                effect();
+                response(200, "done at last")
             }
             _ => {
                 later(3).await;

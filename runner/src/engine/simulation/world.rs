@@ -17,14 +17,15 @@ use super::super::testing::{
 use super::super::worker::{Engine, Ports, Settings};
 use super::choices::Choices;
 use super::invariants::{Watch, told, witnessed};
-use super::ledger::Chaotic;
+use super::ledger::{Chaotic, Deafness};
 use super::ports::Flaky;
 use super::provider::Provider;
 use crate::automation::Automation;
 use crate::ids::{RunId, StepId, Version};
 use crate::ledger::memory::{MemoryLedger, MemoryLedgerStore};
 use crate::ledger::{
-    Admitted, AppendError, Body, Cause, Choice, Commit, LedgerStore, ParkReason, QueueClass, RunStatus, Writer,
+    Admitted, AppendError, Body, Cause, Choice, Commit, LedgerStore, ParkReason, QueueClass, Record, RunStatus,
+    StepResult, Writer,
 };
 use crate::schedule::{Drive, Ended, Turn};
 
@@ -40,6 +41,10 @@ pub(super) struct Scenario {
     pub(super) first_call: Option<usize>,
     /// The first worker is dropped at this poll, and nothing else is drawn of crashes.
     pub(super) crash_first_at: Option<u32>,
+    /// The first worker is told at this poll that its process stops.
+    pub(super) stop_first_at: Option<u32>,
+    /// From this append on the ledger answers nobody, for a while: the first is durable all the same.
+    pub(super) deaf_from: Option<u32>,
 }
 
 struct World {
@@ -47,6 +52,7 @@ struct World {
     clock: Arc<VirtualClock>,
     /// The same ledger without faults.
     plain: Arc<MemoryLedger>,
+    deaf: Arc<Chaotic>,
     engine: Engine,
     acts: Acts,
     watch: Arc<Watch>,
@@ -57,8 +63,8 @@ struct World {
     is_shared: bool,
     /// There is one process, which works on a run with one worker at a time.
     is_alone: bool,
-    /// The first worker was dropped where it was to be.
-    has_crashed: bool,
+    /// The first worker was dropped, or told to stop, where it was to be.
+    has_happened: bool,
     /// So many workers more are lost soon after they have begun: something about the run kills them.
     cursed: u32,
 }
@@ -104,7 +110,27 @@ fn shape(at: usize) -> Automation {
 pub(super) async fn play(scenario: &Scenario) -> Result<bool, String> {
     let mut world = World::new(scenario);
     world.play(scenario).await?;
-    Ok(world.has_crashed)
+    Ok(world.has_happened)
+}
+
+/// Plays it, and tells how it ended and whether what was to happen did. There is no doubt of anything: nothing of it is a
+/// provider's doing, and no process was lost.
+pub(super) async fn play_without_doubt(scenario: &Scenario) -> Result<bool, String> {
+    let mut world = World::new(scenario);
+    world.play(scenario).await?;
+    let records = world.plain.records();
+    let has_doubt = |record: &Record| {
+        matches!(&record.body, Body::Outcome(outcome) | Body::LateOutcome(outcome)
+            if matches!(outcome.result, StepResult::Ambiguous(_)))
+    };
+    if let Some(record) = records.iter().find(|record| has_doubt(record)) {
+        return Err(format!("record {} is a doubt{}", record.seq, told(&records)));
+    }
+    let status = world.state().status();
+    if status != RunStatus::Succeeded {
+        return Err(format!("it ended {status:?}{}", told(&records)));
+    }
+    Ok(world.has_happened || world.ledger_was_deaf())
 }
 
 pub(super) async fn witness(scenario: &Scenario) -> Result<BTreeSet<&'static str>, String> {
@@ -127,7 +153,9 @@ impl World {
         } else {
             MemoryLedger::of_one_process(&store)
         });
-        let ledger = Arc::new(Chaotic { inner: Arc::clone(&plain), choices: Arc::clone(&choices) });
+        let deafness = std::sync::Mutex::new(Deafness { left: scenario.deaf_from, until: None });
+        let ledger = Chaotic { inner: Arc::clone(&plain), choices: Arc::clone(&choices), deafness };
+        let ledger = Arc::new(ledger);
         let tables = Arc::new(Tables::default());
         *lock(&tables.automation) = Some(Arc::clone(&automation));
         let watch = Arc::new(Watch { ledger: Arc::clone(&plain), automation, violations: std::sync::Mutex::default() });
@@ -166,6 +194,7 @@ impl World {
             choices,
             clock,
             plain,
+            deaf: ledger,
             engine,
             acts,
             watch,
@@ -175,14 +204,14 @@ impl World {
             run,
             is_shared,
             is_alone,
-            has_crashed: false,
+            has_happened: false,
             cursed: 0,
         }
     }
 
     async fn play(&mut self, scenario: &Scenario) -> Result<(), String> {
         self.admit().await?;
-        let mut crash_at = scenario.crash_first_at;
+        let (mut crash_at, mut stop_at) = (scenario.crash_first_at, scenario.stop_first_at);
         for _ in 0..TURNS_MAX {
             let state = self.state();
             if state.terminal.is_some() {
@@ -194,10 +223,13 @@ impl World {
             self.people(&state).await?;
             let was_to_crash = crash_at.is_some();
             self.curse();
-            let cursed = || (self.cursed > 0).then(|| 4 + u32::from(self.choices.byte()) % 4);
+            // Soon after it has taken its lease: what it asks of others before takes a poll each.
+            let cursed = || (self.cursed > 0).then(|| 8 + u32::from(self.choices.byte()) % 8);
             crash_at = crash_at.or_else(cursed);
-            let ended = self.turn(crash_at.take()).await;
-            self.has_crashed |= was_to_crash && ended.is_none();
+            let stops = stop_at.is_some();
+            let ended = self.turn(crash_at.take(), stop_at.take()).await;
+            self.has_happened |= stops && *self.stopping.borrow();
+            self.has_happened |= was_to_crash && ended.is_none();
             self.after(ended.as_ref())?;
             self.sleep_until_due().await;
         }
@@ -205,6 +237,10 @@ impl World {
         tokio::time::sleep(Duration::from_secs(200)).await;
         let effects = lock(&self.provider.effects).clone();
         self.watch.at_the_end(&effects).map(drop).map_err(|why| format!("{why}{}", told(&self.plain.records())))
+    }
+
+    fn ledger_was_deaf(&self) -> bool {
+        self.deaf.was_deaf()
     }
 
     fn state(&self) -> RunState {
@@ -306,11 +342,12 @@ impl World {
     }
 
     /// One turn, which may be lost, and meanwhile another worker or a cancellation.
-    async fn turn(&self, crash_at: Option<u32>) -> Option<Ended> {
+    async fn turn(&self, crash_at: Option<u32>, stop_at: Option<u32>) -> Option<Ended> {
         let drawn =
             (crash_at.is_none() && self.choices.one_of(2, 150) == 1).then(|| 1 + u32::from(self.choices.byte()) / 4);
-        let first = Lost { drive: self.engine.drive(self.a_turn()), polls_left: crash_at.or(drawn) };
         self.stopping.send_replace(false);
+        let drive = self.engine.drive(self.a_turn());
+        let first = Lost { drive, polls_left: crash_at.or(drawn), stop_in: stop_at, stopping: &self.stopping };
         let meanwhile = self.choices.one_of(4, 205);
         let after = Duration::from_millis(self.choices.millis());
         let beside = async {
@@ -382,12 +419,15 @@ fn unexpected(error: &ActError) -> String {
 }
 
 /// A worker that is lost at a poll.
-struct Lost<F> {
+struct Lost<'a, F> {
     drive: F,
     polls_left: Option<u32>,
+    /// Its process stops at this one.
+    stop_in: Option<u32>,
+    stopping: &'a watch::Sender<bool>,
 }
 
-impl<F: Future + Unpin> Future for Lost<F> {
+impl<F: Future + Unpin> Future for Lost<'_, F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -395,6 +435,12 @@ impl<F: Future + Unpin> Future for Lost<F> {
             *left = left.saturating_sub(1);
             if *left == 0 {
                 return Poll::Ready(None);
+            }
+        }
+        if let Some(left) = &mut self.stop_in {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.stopping.send_replace(true);
             }
         }
         Pin::new(&mut self.drive).poll(context).map(Some)

@@ -192,7 +192,7 @@ impl<'a> Work<'a> {
     }
 
     fn written(&mut self, commit: &Commit, asked_at: Duration) {
-        let has = |outcome: &crate::ledger::Outcome| {
+        let has = |outcome: &Outcome| {
             commit
                 .bodies
                 .iter()

@@ -29,7 +29,7 @@ async fn read_of(parts: &[Part]) -> (Read, u64) {
         }
     });
     let began = Instant::now();
-    let read = read(StreamBody::new(Box::pin(frames)), &settings, began + Duration::from_secs(60)).await;
+    let read = read(StreamBody::new(Box::pin(frames)), &settings, began + Duration::from_mins(1)).await;
     (read, began.elapsed().as_secs())
 }
 
