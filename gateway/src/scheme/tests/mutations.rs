@@ -24,7 +24,7 @@ pub(super) fn secret(row: &SchemeDeclaration) -> String {
 /// A body that the row can be about: where the proof is in the body, the body has it.
 pub(super) fn unsigned(row: &SchemeDeclaration, secret: &str, text: &str) -> Delivery {
     let body = match row.name.as_str() {
-        "twilio" | "mandrill" | "plivo" => {
+        "twilio" | "twilio-sha256" | "mandrill" | "plivo" => {
             format!("Body={}&From=%2B1415&empty=&Sid=CA1", text.replace(|c: char| !c.is_ascii_alphanumeric(), "+"))
         }
         "microsoft-graph" => format!(r#"{{"value":[{{"clientState":{secret:?},"id":{text:?}}}]}}"#),
