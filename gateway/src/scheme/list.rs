@@ -70,7 +70,9 @@ impl Layout {
         self.groups.is_some() || !self.positions.is_empty()
     }
 
-    /// Writes a list of one signature, with the fields that were asked for. `key`: in place of the list's own.
+    /// Writes a list of one signature, with the fields that were asked for. `key`: in place of the list's own. Where
+    /// spaces do not count, there is one behind the separator: `t=…, v1=…` is how `WorkOS` writes it, and its library
+    /// for Python reads nothing else.
     pub(super) fn write(&self, key: Option<&[u8]>, fields: &[(&[u8], &str)], signature: &str) -> String {
         let mut items = Vec::new();
         for (name, value) in fields {
@@ -83,7 +85,8 @@ impl Layout {
             Some(key) => format!("{}{}{signature}", String::from_utf8_lossy(key), char::from(self.assign)),
             None => signature.to_owned(),
         });
-        items.join(&char::from(self.separator).to_string())
+        let separator = char::from(self.separator);
+        items.join(&if self.spaces { format!("{separator} ") } else { separator.to_string() })
     }
 }
 
@@ -163,7 +166,10 @@ mod tests {
         // Space is not nothing, unless the scheme says so.
         assert_eq!(signatures(&stripe, "t=12, v1=ab"), Vec::<String>::new());
         let roomy = ListRule { separator: ",".into(), key: Some("v1".into()), spaces: true, ..ListRule::default() };
-        assert_eq!(signatures(&layout(&roomy), "t=12, v1=ab"), ["ab"]);
+        let roomy = layout(&roomy);
+        assert_eq!(signatures(&roomy, "t=12, v1=ab"), ["ab"]);
+        assert_eq!(signatures(&roomy, "t=12,v1=ab"), ["ab"]);
+        assert_eq!(roomy.write(None, &[(b"t", "12")], "ab"), "t=12, v1=ab");
         assert_eq!(stripe.write(None, &[(b"t", "12")], "ab"), "t=12,v1=ab");
     }
 
