@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/tidegate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run build install test lint unit e2e fmt fuzz-smoke deny torture quota-soak bench-ingest bench-ingest-history bench-egress bench-quota bench-runner clean
+.PHONY: help setup run build install test lint unit e2e fmt fuzz-smoke deny torture schemes-crosscheck quota-soak bench-ingest bench-ingest-history bench-egress bench-quota bench-runner clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -67,6 +67,13 @@ torture: ## 500 kills, 200 power cuts of each kind, 600 of a virtual machine, an
 	  TIDEGATE_TESTS_COMPLETE=1 TIDEGATE_KILLS=$${TIDEGATE_KILLS:-500} TIDEGATE_CUTS=$${TIDEGATE_CUTS:-200} \
 	  TIDEGATE_GUEST_KERNEL="$$kernel" TIDEGATE_GUEST_CUTS=$${TIDEGATE_GUEST_CUTS:-500} TIDEGATE_GARBAGE=100000 \
 	  $(CARGO) test --locked -p tidegate-tests --test durability --test bounds -- --nocapture --test-threads=1
+
+schemes-crosscheck: ## presets beside the official SDKs, both ways; fetches some sixty packages (DELIVERIES=200; ONLY=stripe writes no table)
+	@deploy/setup.sh build crosscheck
+	$(CARGO) build --locked
+	python3 -B tests/crosscheck/run.py --binary $(or $(CARGO_TARGET_DIR),target)/debug/tidegate \
+	  --work $(or $(CARGO_TARGET_DIR),target)/crosscheck --deliveries $(or $(DELIVERIES),200) \
+	  $(if $(ONLY),--only $(ONLY),--report docs/schemes-crosscheck.md) $(if $(SEED),--seed $(SEED))
 
 quota-soak: ## quota end to end, at length: long windows by clocks that are off, faults of Redis; a quarter of an hour (TIMES=…)
 	@deploy/setup.sh build test

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs, by name, the Debian packages that building or testing needs and that are not there yet.
-# usage: setup.sh build|test|torture|bench|bench-egress|bench-quota …
+# usage: setup.sh build|test|torture|bench|bench-egress|bench-quota|crosscheck …
 set -euo pipefail
 
 declare -a wanted=()
@@ -29,6 +29,11 @@ for part in "$@"; do
     # Two peers; Python fetches the third into a directory of the bench's. openssl prints the public half of a key.
     bench-egress) wanted+=(squid haproxy python3 python3-venv openssl) ;;
     bench-quota) wanted+=(redis-server) ;;
+    # npm and pip fetch the official SDKs into a directory of the target's, node and Python run them.
+    crosscheck) wanted+=(python3 python3-venv)
+      command -v node >/dev/null || wanted+=(nodejs)
+      command -v npm >/dev/null || wanted+=(npm)
+      ;;
     *) echo "setup.sh: unknown part '$part'" >&2; exit 2 ;;
   esac
 done
