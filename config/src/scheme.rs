@@ -8,9 +8,9 @@ mod declare;
 mod text;
 
 pub use declare::{
-    Algorithm, Also, Answer, BodyDigest, BodyRule, Case, ClaimRule, Encoding, Evidence, Hash, JwtRule, KeyDecode, KeyRule,
-    KnownAnswer, ListRule, Method, Redelivery, Requirement, SchemeDeclaration, SignatureRule, TimestampFormat, TimestampRule, UrlRule,
-    UrlVariant,
+    Algorithm, Also, Answer, BodyDigest, BodyRule, Case, ClaimRule, Encoding, Evidence, Hash, JwtRule, KeyDecode,
+    KeyRule, KnownAnswer, ListRule, Method, Redelivery, Requirement, SchemeDeclaration, SignatureRule, TimestampFormat,
+    TimestampRule, UrlRule, UrlVariant,
 };
 pub use text::{Condition, ParseTextError, Span, ValueSource, Window};
 

@@ -125,7 +125,9 @@ impl State {
     /// Forgets some of those whose time is over, from the front.
     fn forget(&mut self, now_unix_ms: u64) {
         for _ in 0..ENDED_LOOKED_AT {
-            let Some((until, token)) = self.order.front().copied().filter(|(until, _)| *until <= now_unix_ms) else { return };
+            let Some((until, token)) = self.order.front().copied().filter(|(until, _)| *until <= now_unix_ms) else {
+                return;
+            };
             self.order.pop_front();
             // It may have been taken anew since.
             if self.known.get(&token).is_some_and(|known| known.until_unix_ms == until) {

@@ -736,7 +736,9 @@ async fn an_endpoint_of_a_published_key_needs_no_secret() {
     let lines: String = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let request = |body: &str| {
         let length = body.len();
-        format!("POST /hooks/wh_wise HTTP/1.1\r\nHost: hooks.example.com\r\n{lines}Content-Length: {length}\r\n\r\n{body}")
+        format!(
+            "POST /hooks/wh_wise HTTP/1.1\r\nHost: hooks.example.com\r\n{lines}Content-Length: {length}\r\n\r\n{body}"
+        )
     };
     assert_eq!(status(&bench.ask(request(&answer.body)).await), "200");
     assert_eq!(status(&bench.ask(request(&answer.body.replace("transfer", "transfew"))).await), "401");

@@ -63,12 +63,18 @@ fn the_table_of_presets_is_made_of_the_rows() {
         std::fs::write(&path, &made).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == made, "docs/presets.md is not what the rows say: run TIDEGATE_BLESS=1 cargo test -p tidegate-gateway");
+    assert!(
+        written == made,
+        "docs/presets.md is not what the rows say: run TIDEGATE_BLESS=1 cargo test -p tidegate-gateway"
+    );
 }
 
 #[test]
 fn what_is_counted_in_the_readme_is_right() {
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
     let presets = Presets::load().unwrap().len();
-    assert!(readme.contains(&format!("{presets} schemes are rows")), "README.md counts other presets than these {presets}");
+    assert!(
+        readme.contains(&format!("{presets} schemes are rows")),
+        "README.md counts other presets than these {presets}"
+    );
 }

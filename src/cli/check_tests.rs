@@ -201,3 +201,33 @@ fn a_file_that_may_have_been_meant_to_be_a_tenant_s_is_named_and_no_fault() {
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].contains("tenants/globex.tml is not read"), "{notes:?}");
 }
+
+#[test]
+fn a_scheme_that_nothing_stands_behind_is_named_and_no_error() {
+    let declared = r#"
+[[scheme]]
+name = "ours"
+algorithm = "hmac-sha256"
+signature = { header = "X-Ours", encoding = "hex" }
+content = "{body}"
+"#;
+    let files = Files::with(&format!("{}\n{declared}", GOOD.replace("\"github\"", "\"ours\"")));
+    let ran = files.run(&["check"], b"");
+    assert_eq!(ran.exit, Exit::Yes, "{}{}", ran.answer, ran.remarks);
+    let said = files.said(&ran.answer);
+    assert!(said.contains("scheme \"ours\" has no known answer that verifies") && said.contains("1 warning"), "{said}");
+    // Where no endpoint uses it, nothing depends on it.
+    let files = Files::with(&format!("{GOOD}\n{declared}"));
+    assert!(!files.run(&["check"], b"").answer.contains("no known answer"));
+}
+
+#[test]
+fn a_private_key_in_an_endpoint_is_advised_against() {
+    let files = Files::with(&GOOD.replace("\"github\"", "\"discord\""));
+    files.write("tenants/acme.secrets/github", include_str!("../../gateway/src/scheme/tests/keys/ed.pem").trim_end());
+    let ran = files.run(&["check"], b"");
+    assert_eq!(ran.exit, Exit::Yes, "{}{}", ran.answer, ran.remarks);
+    assert!(files.said(&ran.answer).contains("private key"), "{}", ran.answer);
+    files.write("tenants/acme.secrets/github", include_str!("../../gateway/src/scheme/tests/keys/ed.pub.pem"));
+    assert!(!files.run(&["check"], b"").answer.contains("warning"), "{}", files.run(&["check"], b"").answer);
+}

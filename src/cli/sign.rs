@@ -95,7 +95,9 @@ pub(crate) fn sign(setup: &Setup, order: &Order<'_>) -> Outcome<Signed> {
         let next = match &fault {
             SignFault::Needs(what) => format!("give what it names, in a --header or in the body: {what}"),
             SignFault::InBody => "take a delivery that the provider made, and `tidegate verify` it".to_owned(),
-            SignFault::NoPrivateKey => "give a private key for tests, in a file, as --secret: `openssl genpkey` makes one".to_owned(),
+            SignFault::NoPrivateKey => {
+                "give a private key for tests, in a file, as --secret: `openssl genpkey` makes one".to_owned()
+            }
             SignFault::NoCase => "give --header 'Content-Type: …' as the provider sends it".to_owned(),
             SignFault::Unreadable(_) => "look at the body and at the headers that were given".to_owned(),
         };
@@ -178,5 +180,53 @@ mod tests {
         let ran =
             run_with(&["sign", "--scheme", "github", "--secret", "env:KEY", "--body", "-"], b"x", &[("KEY", "   ")]);
         assert!(ran.exit == Exit::Failed && ran.remarks.contains("schemes show github"), "{}", ran.remarks);
+    }
+
+    const PRIVATE: &str = include_str!("../../gateway/src/scheme/tests/keys/ed.pem");
+    const PUBLIC: &str = include_str!("../../gateway/src/scheme/tests/keys/ed.pub.pem");
+
+    /// Signs with one secret, and verifies what came of it with another.
+    fn signed_and_verified(scheme: &str, private: &str, public: &str, more: &[&str]) {
+        let words = ["--scheme", scheme, "--secret", "env:KEY", "--body", "-", "--at", "2026-09-21T14:13:20Z"];
+        let signed = run_with(&[&["sign"], &words[..], more, &["--json"]].concat(), b"{}", &[("KEY", private)]);
+        assert_eq!(signed.exit, Exit::Yes, "{scheme}: {}", signed.remarks);
+        let json: serde_json::Value = serde_json::from_str(&signed.answer).unwrap();
+        let lines: Vec<String> = json["headers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|pair| format!("{}: {}", pair[0].as_str().unwrap(), pair[1].as_str().unwrap()))
+            .collect();
+        let headers: Vec<&str> = lines.iter().flat_map(|line| ["--header", line]).collect();
+        let verified = run_with(&[&["verify"], &words[..], more, &headers].concat(), b"{}", &[("KEY", public)]);
+        assert_eq!(verified.exit, Exit::Yes, "{scheme}: {}{}", verified.answer, verified.remarks);
+        let changed = run_with(&[&["verify"], &words[..], more, &headers].concat(), b"{ }", &[("KEY", public)]);
+        assert_eq!(changed.exit, Exit::No, "{scheme}");
+        assert!(!format!("{}{}", verified.answer, signed.remarks).contains("PRIVATE"), "{scheme}");
+    }
+
+    #[test]
+    fn what_a_private_key_signs_its_public_one_verifies() {
+        signed_and_verified("discord", PRIVATE, PUBLIC, &[]);
+        signed_and_verified("telnyx", PRIVATE, PUBLIC, &[]);
+        signed_and_verified("standard-webhooks", &format!("whsk_{PRIVATE}"), &format!("whpk_{PUBLIC}"), &[]);
+        signed_and_verified("netlify", "a secret of thirty-two bytes ...", "a secret of thirty-two bytes ...", &[]);
+        let url = ["--url", "https://h.example/hooks/wh_1"];
+        signed_and_verified(
+            "messagebird",
+            "a secret of thirty-two bytes ...",
+            "a secret of thirty-two bytes ...",
+            &url,
+        );
+    }
+
+    #[test]
+    fn signing_with_a_public_key_says_what_is_missing() {
+        let words = ["sign", "--scheme", "discord", "--secret", "env:KEY", "--body", "-"];
+        let ran = run_with(&words, b"{}", &[("KEY", PUBLIC)]);
+        assert_eq!(ran.exit, Exit::Failed);
+        assert!(ran.remarks.contains("private key") && ran.remarks.contains("openssl genpkey"), "{}", ran.remarks);
+        let ran = run_with(&["sign", "--scheme", "monday", "--secret", "env:KEY", "--body", "-"], b"{}", &[SECRET]);
+        assert!(ran.exit == Exit::Usage && ran.remarks.contains("--url"), "{}", ran.remarks);
     }
 }

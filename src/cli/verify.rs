@@ -51,6 +51,7 @@ fn yes(setup: &Setup, verified: &Verified, json: bool, shell: &mut Shell<'_>) ->
         let id = verified.delivery_id.as_ref();
         shell.out.json(&json!({
             "verifies": true,
+            "state": verified.word(),
             "scheme": setup.scheme.name(),
             "secret": secret,
             "deliveryId": id.map(|id| json!({ "value": Text::of(&id.value), "signed": id.signed })),
@@ -60,7 +61,11 @@ fn yes(setup: &Setup, verified: &Verified, json: bool, shell: &mut Shell<'_>) ->
         return Ok(Exit::Yes);
     }
     let verdict = shell.out.paint(Tone::Good, "verifies");
-    shell.out.line(verdict)?;
+    if verified.covers_body {
+        shell.out.line(verdict)?;
+    } else {
+        shell.out.line(format_args!("{verdict}: the sender is {}, the body is not", verified.word()))?;
+    }
     let mut fields = vec![("scheme", setup.scheme.name().to_owned()), ("secret", safe(secret.as_bytes()))];
     if let Some(at) = verified.signed_at_unix_ms {
         fields.push(("signed at", rfc3339(at)));
@@ -126,6 +131,19 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&ran.answer).unwrap();
         assert_eq!(json["verifies"], true);
         assert_eq!(json["secret"], "given");
+    }
+
+    #[test]
+    fn a_token_authenticates_and_verifies_no_body() {
+        let words = ["verify", "--scheme", "gitlab", "--secret", "env:KEY", "--body", "-"];
+        let header = ["--header", "X-Gitlab-Token: a token of 20 letters"];
+        let key = [("KEY", "a token of 20 letters")];
+        let ran = run_with(&[&words[..], &header].concat(), b"{}", &key);
+        assert_eq!(ran.exit, Exit::Yes, "{}", ran.remarks);
+        assert!(ran.answer.starts_with("verifies: the sender is authenticated, the body is not\n"), "{}", ran.answer);
+        let ran = run_with(&[&words[..], &header, &["--json"]].concat(), b"{}", &key);
+        let json: serde_json::Value = serde_json::from_str(&ran.answer).unwrap();
+        assert_eq!((&json["state"], &json["coversBody"]), (&"authenticated".into(), &false.into()));
     }
 
     #[test]

@@ -79,7 +79,8 @@ fn secret(row: &SchemeDeclaration) -> &'static str {
 
 /// One of the wanted size; none where the signature stands in the body.
 fn signed(scheme: &Scheme, row: &SchemeDeclaration, bytes: usize) -> Option<Sample> {
-    let is_form = row.content.contains("{sorted_form") || row.cases.iter().any(|case| case.content.contains("{sorted_form"));
+    let is_form =
+        row.content.contains("{sorted_form") || row.cases.iter().any(|case| case.content.contains("{sorted_form"));
     let mut body = match (is_form, row.name.as_str()) {
         (true, _) => b"Body=hello&From=%2B1415&To=%2B1416&Sid=CA1&Text=".to_vec(),
         (_, "linear") => format!(r#"{{"webhookTimestamp":{NOW},"id":"1","text":""#).into_bytes(),
@@ -132,7 +133,8 @@ fn cost(scheme: &Scheme, sample: &Sample, turns: u32) -> f64 {
     };
     let keys: Vec<_> = sample.key.iter().map(|key| ActiveKey { index: 0, key }).collect();
     timed(turns, || {
-        black_box(scheme.verify(black_box(&delivery), &keys)).unwrap_or_else(|fault| panic!("{}: {fault}", scheme.name()));
+        black_box(scheme.verify(black_box(&delivery), &keys))
+            .unwrap_or_else(|fault| panic!("{}: {fault}", scheme.name()));
     })
 }
 

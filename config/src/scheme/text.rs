@@ -242,7 +242,16 @@ mod tests {
 
     #[test]
     fn sources_survive_their_text() {
-        for text in ["header:X-Id", "query:bodySHA256", "form:token", "json:/a/*/b~1c", "json:/", "field:t", "claim:jti", "item:/a/b"] {
+        for text in [
+            "header:X-Id",
+            "query:bodySHA256",
+            "form:token",
+            "json:/a/*/b~1c",
+            "json:/",
+            "field:t",
+            "claim:jti",
+            "item:/a/b",
+        ] {
             assert_eq!(text.parse::<ValueSource>().unwrap().to_string(), text);
         }
         for text in ["", "header", "header:", "json:a", "item:a", "claim:", "cookie:x", "HEADER:x"] {

@@ -82,7 +82,7 @@ impl Compiler<'_> {
             .as_ref()
             .is_some_and(|id| covered(cases, id, |piece| matches!(piece, Piece::DeliveryId { .. })));
         let fields: Box<[Box<str>]> = declared.body.fields.iter().map(|name| name.as_str().into()).collect();
-        let signed_in = place.as_ref().and_then(|place| place.field_of_form());
+        let signed_in = place.as_ref().and_then(Place::field_of_form);
         let covers_body = !cases.is_empty()
             && cases.iter().all(|case| covers_body(case) || covers_fields(case, &fields, signed_in.as_deref()));
         let strips = self.strips(place.as_ref(), covers_body);
@@ -191,8 +191,9 @@ impl Compiler<'_> {
             let what = Arc::clone(&source.what);
             (At::One(source), what)
         } else if let Some(from) = &rule.from {
-            if matches!(from, ValueSource::Field(_)) {
-                self.fault("signature.from", &[], "signature.from cannot be a field of the signature itself");
+            if matches!(from, ValueSource::Field(_) | ValueSource::Claim(_)) {
+                let message = "signature.from cannot be a field or a claim of the signature itself";
+                self.fault("signature.from", &[], message);
             }
             let source = Source::compile(from);
             let what = Arc::clone(&source.what);
@@ -292,7 +293,8 @@ impl Compiler<'_> {
             self.fault("once", &["algorithm", "content", "case"], message);
         }
         let bounded = timestamp.and_then(|stamp| stamp.tolerance.span_ms()).is_some_and(|ms| ms <= ONCE_MS_MAX);
-        if !bounded && !(self.declared.timestamp.is_some() && timestamp.is_none()) {
+        let is_misread = self.declared.timestamp.is_some() && timestamp.is_none();
+        if !(bounded || is_misread) {
             let message = "once needs a `timestamp` whose windows are at most a day together: what is older has not to be \
                            remembered";
             self.fault("once", &["timestamp", "timestamp.old", "timestamp.future"], message);
@@ -500,8 +502,7 @@ impl Compiler<'_> {
     /// A secret is never stored, nor is a token with which another body could be sent.
     fn strips(&self, place: Option<&Place>, covers_body: bool) -> Box<[Box<str>]> {
         let algorithm = self.declared.algorithm;
-        let is_secret =
-            matches!(algorithm, Algorithm::Token | Algorithm::Basic) || algorithm.is_jwt() && !covers_body;
+        let is_secret = matches!(algorithm, Algorithm::Token | Algorithm::Basic) || algorithm.is_jwt() && !covers_body;
         let secret_header = match place.map(|place| &place.at) {
             Some(At::One(Source { place: source::Place::Header(name), .. })) if is_secret => Some(name.clone()),
             _ => None,
@@ -512,7 +513,16 @@ impl Compiler<'_> {
             .collect()
     }
 
+    /// Is the value one that this kind of scheme can have? A claim is a JWT's, an item's value that of a body of items.
     fn field_exists(&mut self, key: &str, source: &Source, place: &Place) {
+        let is_alien_claim = matches!(source.place, source::Place::Claim(_)) && !self.declared.algorithm.is_jwt();
+        let is_alien_item = matches!(source.place, source::Place::Item(_)) && place.each.is_none();
+        if is_alien_claim || is_alien_item {
+            let what =
+                if is_alien_claim { "only a JWT has claims" } else { "there are no items without signature.each" };
+            let message = format!("{key}: {what}, such as the {}", source.what);
+            self.fault(key, &["algorithm", "signature.each"], message);
+        }
         let reads = &["signature.list", "signature.header", "signature.from"];
         if let source::Place::Field(name) = &source.place
             && !place.layout.as_ref().is_some_and(|layout| layout.names(name.as_bytes()))
@@ -534,18 +544,13 @@ impl Compiler<'_> {
 
 /// Headers that a delivery lists as signed have to have the list itself among them, and what else has to be signed.
 fn list_what_must_be_signed(cases: &mut [CaseProgram], declared: &SchemeDeclaration) {
-    let signed_header = |from: &ValueSource| match from {
-        ValueSource::Header(name) => Some(name.to_ascii_lowercase().into_boxed_str()),
-        _ => None,
+    let header = |source: &Source| {
+        if let source::Place::Header(name) = &source.place { Some(name.clone()) } else { None }
     };
-    let timestamp = declared.timestamp.as_ref().and_then(|rule| signed_header(&rule.from));
+    let timestamp = declared.timestamp.as_ref().and_then(|rule| header(&Source::compile(&rule.from)));
     for piece in cases.iter_mut().flat_map(|case| &mut case.pieces) {
         if let Piece::ListedHeaders { list, musts } = piece {
-            let itself = match &list.place {
-                source::Place::Header(name) => Some(name.clone()),
-                _ => None,
-            };
-            *musts = itself.into_iter().chain(timestamp.clone()).collect();
+            *musts = header(list).into_iter().chain(timestamp.clone()).collect();
         }
     }
 }
@@ -572,26 +577,25 @@ fn user<'c>(cases: &'c [CaseProgram], fits: &dyn Fn(&Piece) -> bool) -> Option<&
 
 /// Does every case cover this value: by naming it, or by covering all of what it is in?
 fn covered(cases: &[CaseProgram], source: &Source, named: impl Fn(&Piece) -> bool) -> bool {
-    !cases.is_empty()
-        && cases.iter().all(|case| {
-            let by_name = template::always(&case.pieces, &|piece| {
-                named(piece)
-                    || matches!(piece, Piece::Value { source: s, lower: false, .. } if s.place == source.place)
-                    || matches!((piece, &source.place), (Piece::ListedHeaders { musts, .. }, source::Place::Header(name))
+    !cases.is_empty() && cases.iter().all(|case| {
+        let by_name = template::always(&case.pieces, &|piece| {
+            named(piece)
+                || matches!(piece, Piece::Value { source: s, lower: false, .. } if s.place == source.place)
+                || matches!((piece, &source.place), (Piece::ListedHeaders { musts, .. }, source::Place::Header(name))
                         if musts.contains(name))
-            });
-            by_name
-                || match source.place {
-                    // Not `has_url`: a URL in an optional part may be left out of what is signed.
-                    source::Place::Query(_) => {
-                        template::always(&case.pieces, &|piece| matches!(piece, Piece::Url | Piece::Target))
-                    }
-                    // Whatever a token says, its signature is over.
-                    source::Place::Claim(_) => true,
-                    source::Place::Form(_) | source::Place::Json(_) => covers_body(case),
-                    source::Place::Header(_) | source::Place::Field(_) | source::Place::Item(_) => false,
+        });
+        by_name
+            || match source.place {
+                // Not `has_url`: a URL in an optional part may be left out of what is signed.
+                source::Place::Query(_) => {
+                    template::always(&case.pieces, &|piece| matches!(piece, Piece::Url | Piece::Target))
                 }
-        })
+                // Whatever a token says, its signature is over.
+                source::Place::Claim(_) => true,
+                source::Place::Form(_) | source::Place::Json(_) => covers_body(case),
+                source::Place::Header(_) | source::Place::Field(_) | source::Place::Item(_) => false,
+            }
+    })
 }
 
 /// Does the content have every field that the form can have, but for the one with the signature?

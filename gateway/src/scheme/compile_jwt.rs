@@ -1,11 +1,12 @@
 //! From a declaration to what is asked of a JWT.
 
-use config::scheme::{Algorithm, ClaimRule, Condition, Encoding};
+use config::scheme::{ClaimRule, Condition, Encoding};
 
 use super::compile::{Compiler, has_url};
 use super::key::public_algorithm;
 use super::program::{CaseProgram, Claim, Expects, Jwt};
-use super::source::Source;
+use super::public_key::PublicAlgorithm;
+use super::source::{Place, Source};
 use super::template::{self, Piece};
 
 /// Every JWT's own times: what is said of them stands in `jwt` and `timestamp`.
@@ -30,15 +31,16 @@ impl Compiler<'_> {
             return None;
         }
         let url = self.url(claims.iter().any(|claim| matches!(&claim.expects, Expects::Content { has_url: true, .. })));
-        let name = match declared.algorithm {
-            Algorithm::JwtEs256 => "ES256",
-            Algorithm::JwtRs256 => "RS256",
-            Algorithm::JwtEddsa => "EdDSA",
-            _ => "HS256",
+        let algorithm = public_algorithm(declared.algorithm);
+        let name = match algorithm {
+            Some(PublicAlgorithm::P256Fixed | PublicAlgorithm::P256Der) => "ES256",
+            Some(PublicAlgorithm::RsaPkcs1) => "RS256",
+            Some(PublicAlgorithm::Ed25519) => "EdDSA",
+            None => "HS256",
         };
         Some(Jwt {
             name,
-            algorithm: public_algorithm(declared.algorithm),
+            algorithm,
             expires: declared.jwt.expires,
             leeway_ms: declared.jwt.leeway.map_or(0, config::scheme::Span::ms),
             covers: [covers(declared.claims.as_slice())].into(),
@@ -54,7 +56,8 @@ impl Compiler<'_> {
             return None;
         }
         if TIMES.contains(&rule.name.as_str()) {
-            let message = "exp and nbf are always judged, `jwt.expires` asks for one; iat is a `timestamp` from claim:iat";
+            let message =
+                "exp and nbf are always judged, `jwt.expires` asks for one; iat is a `timestamp` from claim:iat";
             self.fault(key("name"), &[], message);
         }
         let expects = match (rule.equals.is_empty(), rule.content.is_empty()) {
@@ -73,9 +76,14 @@ impl Compiler<'_> {
                         return None;
                     }
                 };
-                let own = |piece: &Piece| matches!(piece, Piece::Secret | Piece::Timestamp | Piece::DeliveryId { .. });
+                let of_token = |place: &Place| matches!(place, Place::Field(_) | Place::Claim(_) | Place::Item(_));
+                let own = |piece: &Piece| {
+                    matches!(piece, Piece::Secret | Piece::Timestamp | Piece::DeliveryId { .. })
+                        || matches!(piece, Piece::Value { source, .. } if of_token(&source.place))
+                };
                 if template::any(&pieces, &own) {
-                    let message = "a claim's content is of the delivery: no {secret}, {timestamp} or {delivery_id}";
+                    let message =
+                        "a claim's content is of the delivery: no {secret}, {timestamp}, {delivery_id}, claim or field";
                     self.fault(key("content"), &[], message);
                 }
                 if rule.encoding.is_some() && rule.hash.is_none() {

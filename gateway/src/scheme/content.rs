@@ -103,19 +103,14 @@ impl Frame<'_, '_> {
         Ok(())
     }
 
-    fn listed_headers(
-        &self,
-        list: &Source,
-        musts: &[Box<str>],
-        out: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), VerifyFault> {
+    fn listed_headers(&self, list: &Source, musts: &[Box<str>], out: &mut dyn FnMut(&[u8])) -> Result<(), VerifyFault> {
         let text = list.value(self.delivery, self.beside)?.ok_or_else(|| list.missing())?;
         let text = std::str::from_utf8(&text).map_err(|_| list.malformed())?;
         let mut names: Vec<_> = text.split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
         names.sort_unstable();
         let is_twice = names.windows(2).any(|pair| pair[0] == pair[1]);
-        let holds = |must: &Box<str>| names.iter().any(|name| name == &**must);
-        if is_twice || names.len() > LISTED_MAX || !musts.iter().all(holds) {
+        let holds_all = musts.iter().all(|must| names.iter().any(|name| **name == **must));
+        if is_twice || names.len() > LISTED_MAX || !holds_all {
             return Err(list.malformed());
         }
         for (at, name) in names.iter().enumerate() {

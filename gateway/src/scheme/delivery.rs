@@ -83,6 +83,13 @@ pub struct Verified {
     pub once: Option<[u8; 16]>,
 }
 
+impl Verified {
+    /// `verified`, or `authenticated` where the sender is proved and the body is not.
+    pub const fn word(&self) -> &'static str {
+        if self.covers_body { "verified" } else { "authenticated" }
+    }
+}
+
 /// Stands for a key that the provider publishes, in [`Verified::key_index`].
 pub const PUBLISHED: usize = usize::MAX;
 

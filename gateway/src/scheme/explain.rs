@@ -74,7 +74,9 @@ impl Scheme {
                 hints.push(Hint::Url { url: domain::text::Untrusted::new(&text).to_string() });
             }
         }
-        for secret in secrets {
+        // What is a public key here is not tried as the secret of an HMAC.
+        let is_public = |secret: &Secret| self.key(secret).is_ok_and(|key| key.public().is_some());
+        for secret in secrets.iter().filter(|secret| !is_public(secret)) {
             for (reading, material) in respell::readings(secret) {
                 if self.at_any_time(delivery, &[Key::of(material)]).is_ok() {
                     hints.push(Hint::Secret { reading });

@@ -85,11 +85,7 @@ impl<'j, 'a: 'j> Judge<'j, 'a> {
         Ok(Fit { key_index, signed_at_unix_ms: stamped.unix_ms, claims: None })
     }
 
-    fn stamped<'t>(
-        &self,
-        stamp: Option<&super::program::Stamp>,
-        beside: Beside<'t>,
-    ) -> Result<Stamped<'t>, VerifyFault>
+    fn stamped<'t>(&self, stamp: Option<&super::program::Stamp>, beside: Beside<'t>) -> Result<Stamped<'t>, VerifyFault>
     where
         'a: 't,
     {

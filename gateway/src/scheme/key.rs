@@ -59,7 +59,13 @@ pub(super) struct KeyRules {
     rule: KeyRule,
     kind: Kind,
     /// Beginnings of secrets that are keys of another algorithm.
-    also: Option<(Box<[Box<[u8]>]>, PublicAlgorithm)>,
+    also: Option<AlsoKeys>,
+}
+
+#[derive(Debug)]
+struct AlsoKeys {
+    prefixes: Box<[Box<[u8]>]>,
+    algorithm: PublicAlgorithm,
 }
 
 /// What a secret is.
@@ -83,7 +89,7 @@ impl KeyRules {
         };
         let also = also.and_then(|also| {
             let prefixes = also.prefixes.iter().map(|prefix| prefix.as_bytes().into()).collect();
-            Some((prefixes, public_algorithm(also.algorithm)?))
+            Some(AlsoKeys { prefixes, algorithm: public_algorithm(also.algorithm)? })
         });
         Self { rule: rule.clone(), kind, also }
     }
@@ -123,7 +129,7 @@ impl KeyRules {
                 let text = self.rule.strip.iter().find_map(|prefix| raw.strip_prefix(prefix.as_bytes()));
                 Some((algorithm, text.unwrap_or(raw)))
             }
-            (_, Some((prefixes, algorithm))) => {
+            (_, Some(AlsoKeys { prefixes, algorithm })) => {
                 let text = prefixes.iter().find_map(|prefix| raw.strip_prefix(&**prefix));
                 text.map(|text| (*algorithm, text))
             }

@@ -184,12 +184,8 @@ mod tests {
 
     #[test]
     fn items_of_any_name() {
-        let rule = ListRule {
-            separator: "&".into(),
-            assign: Some("|".into()),
-            key: Some("*".into()),
-            ..ListRule::default()
-        };
+        let rule =
+            ListRule { separator: "&".into(), assign: Some("|".into()), key: Some("*".into()), ..ListRule::default() };
         let pairs = layout(&rule);
         assert_eq!(signatures(&pairs, "public|ab&other|cd&ef"), ["ab", "cd"]);
         assert!(!pairs.names(b"public"));

@@ -16,7 +16,7 @@ use domain::json::{self, Members, Value};
 use domain::key_text::{self, ED25519_SPKI, TextFault, is_weak_ed25519};
 use domain::{Secret, jwt};
 use ring::rand::SystemRandom;
-use ring::rsa::{PublicKeyComponents, KeyPair as RsaKeyPair};
+use ring::rsa::{KeyPair as RsaKeyPair, PublicKeyComponents};
 use ring::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
 use super::fault::KeyFault;
@@ -73,7 +73,10 @@ enum PublicKey {
     Ed25519([u8; 32]),
     P256([u8; 65]),
     /// Modulus and exponent, big-endian, without zeros in front.
-    Rsa { n: Box<[u8]>, e: Box<[u8]> },
+    Rsa {
+        n: Box<[u8]>,
+        e: Box<[u8]>,
+    },
 }
 
 /// A public key, and the private one where a test has it.
@@ -93,7 +96,7 @@ impl Pair {
         if let Some(pair) = private(algorithm, text)? {
             return Ok(pair);
         }
-        let public = public(algorithm, text).ok_or(KeyFault::NoPublicKey(algorithm.name()))?;
+        let public = public(algorithm, text).ok_or_else(|| KeyFault::NoPublicKey(algorithm.name()))?;
         public.checked().map(|public| Self { public, private: None })
     }
 
@@ -285,8 +288,6 @@ fn of_jwk(algorithm: PublicAlgorithm, jwk: &Members) -> Option<PublicKey> {
 
 /// A public key as text, wherever a secret is meant: whoever knows the key could sign.
 pub(super) fn looks_public(text: &[u8]) -> bool {
-    text.trim_ascii_start().starts_with(b"-----BEGIN ") || json::object(text).is_ok_and(|jwk| {
-        json::member(&jwk, "kty").is_some()
-    })
+    text.trim_ascii_start().starts_with(b"-----BEGIN ")
+        || json::object(text).is_ok_and(|jwk| json::member(&jwk, "kty").is_some())
 }
-

@@ -228,7 +228,9 @@ impl Draft<'_> {
     /// Lists the headers that have to be signed, where the provider lists them and nobody has.
     fn list_headers(&mut self, case: &CaseProgram) {
         for piece in &case.pieces {
-            if let Piece::ListedHeaders { list: source::Source { place: source::Place::Header(name), .. }, musts } = piece {
+            if let Piece::ListedHeaders { list: source::Source { place: source::Place::Header(name), .. }, musts } =
+                piece
+            {
                 self.header(name, &musts.join(","));
             }
         }

@@ -91,9 +91,11 @@ mod tests {
         let cannot = PRESETS.iter().filter(|scheme| !scheme.judges_stored());
         for scheme in cannot {
             let algorithm = scheme.declaration().algorithm;
-            assert!(matches!(algorithm, Algorithm::Token | Algorithm::Basic)
-                    || algorithm.is_jwt() && !scheme.covers_body(),
-                "{}", scheme.name());
+            assert!(
+                matches!(algorithm, Algorithm::Token | Algorithm::Basic) || algorithm.is_jwt() && !scheme.covers_body(),
+                "{}",
+                scheme.name()
+            );
         }
     }
 }

@@ -96,22 +96,35 @@ pub(super) const P256_PUBLIC: &str = include_str!("tests/keys/p256.pub.pem");
 pub(super) const RSA: &str = include_str!("tests/keys/rsa.pem");
 pub(super) const RSA_PUBLIC: &str = include_str!("tests/keys/rsa.pub.pem");
 
+fn is_p256(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::EcdsaP256Sha256 | Algorithm::JwtEs256)
+}
+
+fn is_rsa(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::RsaPkcs1Sha256 | Algorithm::JwtRs256)
+}
+
 /// A private key that an algorithm signs with.
 pub(super) fn private_key(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::EcdsaP256Sha256 | Algorithm::JwtEs256 => P256,
-        Algorithm::RsaPkcs1Sha256 | Algorithm::JwtRs256 => RSA,
-        _ => ED25519,
+    if is_p256(algorithm) {
+        P256
+    } else if is_rsa(algorithm) {
+        RSA
+    } else {
+        ED25519
     }
 }
 
-/// A key of the same kind that signs nothing here: of the shared cases, where it is published.
+/// A key of the same kind that signs nothing here: one that a provider publishes.
 pub(super) fn other_public_key(algorithm: Algorithm) -> String {
-    match algorithm {
-        Algorithm::EcdsaP256Sha256 | Algorithm::JwtEs256 => preset("sendgrid").declaration().known_answers[0].secret.clone(),
-        Algorithm::RsaPkcs1Sha256 | Algorithm::JwtRs256 => preset("wise").declaration().known_answers[0].secret.clone(),
-        _ => preset("discord").declaration().known_answers[0].secret.clone(),
-    }
+    let published = if is_p256(algorithm) {
+        "sendgrid"
+    } else if is_rsa(algorithm) {
+        "wise"
+    } else {
+        "discord"
+    };
+    preset(published).declaration().known_answers[0].secret.clone()
 }
 
 pub(super) fn label(verdict: &Result<Verified, VerifyFault>) -> &'static str {

@@ -92,22 +92,19 @@ impl Scheme {
                         url_decodes: &jwt.url.decodes,
                         url_variant: *variant,
                     };
-                    let fits = match hash {
-                        Some((hash, encoding)) => {
-                            let mut context = digest::Context::new(algorithm(*hash));
-                            frame.write(pieces, b"", &mut |bytes| context.update(bytes))?;
-                            let actual = context.finish();
-                            texts.iter().any(|text| {
-                                let mut claimed = [0; DIGEST_BYTES_MAX];
-                                let claimed = &mut claimed[..actual.as_ref().len()];
-                                encoding::decode(*encoding, text, claimed) && *claimed == *actual.as_ref()
-                            })
-                        }
-                        None => {
-                            let mut content = Vec::new();
-                            frame.write(pieces, b"", &mut |bytes| content.extend_from_slice(bytes))?;
-                            texts.iter().any(|text| **text == *content)
-                        }
+                    let fits = if let Some((hash, encoding)) = hash {
+                        let mut context = digest::Context::new(algorithm(*hash));
+                        frame.write(pieces, b"", &mut |bytes| context.update(bytes))?;
+                        let actual = context.finish();
+                        texts.iter().any(|text| {
+                            let mut claimed = [0; DIGEST_BYTES_MAX];
+                            let claimed = &mut claimed[..actual.as_ref().len()];
+                            encoding::decode(*encoding, text, claimed) && *claimed == *actual.as_ref()
+                        })
+                    } else {
+                        let mut content = Vec::new();
+                        frame.write(pieces, b"", &mut |bytes| content.extend_from_slice(bytes))?;
+                        texts.iter().any(|text| **text == *content)
                     };
                     if fits {
                         return Ok(());
@@ -127,9 +124,9 @@ impl Jwt {
             // RFC 9864 gives the same algorithm another name.
             name == self.name || self.name == "EdDSA" && name == "Ed25519"
         };
-        match json::member(header, "alg") {
-            Some(Value::Text(name)) if is_known(name) => {}
-            _ => return Err(requirement("algorithm of the token")),
+        let is_named = matches!(json::member(header, "alg"), Some(Value::Text(name)) if is_known(name));
+        if !is_named {
+            return Err(requirement("algorithm of the token"));
         }
         // RFC 7515 4.1.11: extensions that have to be understood. None is; the payload could mean something else.
         if json::member(header, "crit").is_some() || json::member(header, "b64").is_some() {
@@ -186,6 +183,8 @@ fn time(claims: &Members, name: &str) -> Result<Option<u64>, VerifyFault> {
 fn texts<'v>(name: &str, value: &'v Value) -> Option<Vec<Cow<'v, [u8]>>> {
     match value {
         Value::List(list) if name == "aud" => list.iter().map(scalar).collect(),
-        value => Some(vec![scalar(value)?]),
+        Value::Text(_) | Value::Whole(_) | Value::Flag(_) | Value::List(_) | Value::Members(_) | Value::Other => {
+            Some(vec![scalar(value)?])
+        }
     }
 }

@@ -254,9 +254,7 @@ impl Scheme {
             | source::Place::Form(_)
             | source::Place::Field(_)
             | source::Place::Claim(_)
-            | source::Place::Item(_) => {
-                source.value(delivery, Beside { claims, ..Beside::default() }).ok()??.into()
-            }
+            | source::Place::Item(_) => source.value(delivery, Beside { claims, ..Beside::default() }).ok()??.into(),
         };
         let fits = !value.is_empty() && value.len() <= DELIVERY_ID_BYTES_MAX;
         fits.then_some(DeliveryId { value, signed: self.delivery_id_signed })

@@ -6,7 +6,11 @@ use super::{Delivery, NOW, key, label, preset};
 const ADYEN_KEY: &str = "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056";
 
 fn item(reference: &str, value: u64, signature: &str) -> String {
-    let signed = if signature.is_empty() { String::new() } else { format!(r#","additionalData":{{"hmacSignature":"{signature}"}}"#) };
+    let signed = if signature.is_empty() {
+        String::new()
+    } else {
+        format!(r#","additionalData":{{"hmacSignature":"{signature}"}}"#)
+    };
     format!(
         r#"{{"NotificationRequestItem":{{"pspReference":"7914073381342284","merchantAccountCode":"TestMerchant","merchantReference":"{reference}","amount":{{"value":{value},"currency":"EUR"}},"eventCode":"AUTHORISATION","success":"true"{signed}}}}}"#
     )

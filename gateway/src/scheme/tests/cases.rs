@@ -32,7 +32,9 @@ struct Case {
 fn preset(case: &Case) -> Result<Arc<Scheme>, &'static str> {
     let left = match case.scheme.as_str() {
         kind if kind.starts_with("handshake:") => Some("handshakes are not schemes"),
-        kind if kind.starts_with("component:") => Some("a part of a scheme: `the_hash_of_a_query_is_that_of_atlassian`"),
+        kind if kind.starts_with("component:") => {
+            Some("a part of a scheme: `the_hash_of_a_query_is_that_of_atlassian`")
+        }
         _ => match case.provider.as_str() {
             "paypal" | "aws-sns" | "ebay" => Some("fetched keys"),
             _ => None,

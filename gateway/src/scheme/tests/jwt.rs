@@ -190,7 +190,11 @@ fn a_claim_about_a_body_is_absent_where_there_is_none() {
     let claims = |more: &str| format!(r#"{{"iss":"Vonage","iat":{AT},"jti":"1"{more}}}"#);
     let judged = |claims: String, body: &str| {
         let token = format!("Bearer {}", token(HEADER, &claims, SECRET.as_bytes()));
-        label(&Delivery::new("https://h.example/x", &[("Authorization", &token)], body.as_bytes()).judge(scheme, &[&key], NOW))
+        label(&Delivery::new("https://h.example/x", &[("Authorization", &token)], body.as_bytes()).judge(
+            scheme,
+            &[&key],
+            NOW,
+        ))
     };
     let empty = r#","payload_hash":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855""#;
     assert_eq!(judged(claims(""), ""), "verified");
@@ -235,6 +239,16 @@ fn declarations_that_mean_nothing_do_not_compile() {
         ("jwt-hs256", format!("{place}claim = [{{ name = \"a\" }}]"), "either `equals` or `content`"),
         ("jwt-hs256", format!("{place}claim = [{{ name = \"a\", content = \"{{secret}}{{body}}\" }}]"), "of the delivery"),
         ("jwt-hs256", format!("{place}url = {{ variants = [\"with-port\"] }}"), "content has none"),
+        (
+            "hmac-sha256",
+            "signature = { header = \"X\", encoding = \"hex\" }\ncontent = \"{body}\"\ndelivery_id = \"claim:jti\"".into(),
+            "only a JWT has claims",
+        ),
+        (
+            "hmac-sha256",
+            "signature = { header = \"X\", encoding = \"hex\" }\ncontent = \"{body}{item:/a}\"".into(),
+            "no items without signature.each",
+        ),
         (
             "hmac-sha256",
             "signature = { header = \"X\", encoding = \"hex\" }\ncontent = \"{body}\"\nclaim = [{ name = \"a\", equals = [\"b\"] }]".into(),

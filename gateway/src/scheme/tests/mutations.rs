@@ -95,9 +95,10 @@ fn what_a_preset_signs_it_verifies() {
         // Without a key, with another key, and beside another key.
         let without = if scheme.has_published_keys() { "mismatch" } else { "no-active-key" };
         assert_eq!(label(&delivery.judge(scheme, &[], NOW)), without, "{}", row.name);
-        let other = match row.algorithm.is_public() {
-            true => super::key(scheme, &super::other_public_key(row.algorithm)),
-            false => super::key(scheme, &secret.replace(['0', 's'], "1")),
+        let other = if row.algorithm.is_public() {
+            super::key(scheme, &super::other_public_key(row.algorithm))
+        } else {
+            super::key(scheme, &secret.replace(['0', 's'], "1"))
         };
         assert_eq!(label(&delivery.judge(scheme, &[&other], NOW)), "mismatch", "{}", row.name);
         assert_eq!(delivery.judge(scheme, &[&other, &key], NOW).unwrap().key_index, 1, "{}", row.name);

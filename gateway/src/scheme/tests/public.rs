@@ -38,24 +38,20 @@ fn what_the_private_key_signs_the_public_one_verifies_in_every_form_that_console
         let scheme = scheme(name);
         let delivery = signed(&scheme, private);
         let bare = &der(public)[if algorithm == Algorithm::Ed25519 { 12 } else { 26 }..];
-        let mut forms = vec![
-            public.to_owned(),
-            format!("\n{}\r\n", public.trim()),
-            data_encoding::BASE64.encode(&der(public)),
-        ];
+        let mut forms =
+            vec![public.to_owned(), format!("\n{}\r\n", public.trim()), data_encoding::BASE64.encode(&der(public))];
         if algorithm != Algorithm::RsaPkcs1Sha256 {
             forms.push(data_encoding::HEXLOWER.encode(bare));
             forms.push(data_encoding::HEXUPPER.encode(bare));
             forms.push(data_encoding::BASE64.encode(bare));
         }
         let b64 = |bytes: &[u8]| data_encoding::BASE64URL_NOPAD.encode(bytes);
-        match algorithm {
-            Algorithm::Ed25519 => forms.push(format!(r#"{{"kty":"OKP","crv":"Ed25519","x":"{}"}}"#, b64(bare))),
-            Algorithm::EcdsaP256Sha256 => {
-                let (x, y) = (b64(&bare[1..33]), b64(&bare[33..]));
-                forms.push(format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}","use":"sig"}}"#));
-            }
-            _ => {}
+        if algorithm == Algorithm::Ed25519 {
+            forms.push(format!(r#"{{"kty":"OKP","crv":"Ed25519","x":"{}"}}"#, b64(bare)));
+        }
+        if algorithm == Algorithm::EcdsaP256Sha256 {
+            let (x, y) = (b64(&bare[1..33]), b64(&bare[33..]));
+            forms.push(format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}","use":"sig"}}"#));
         }
         for form in forms {
             let key = key(&scheme, &form);
@@ -147,9 +143,14 @@ fn both_kinds_of_signature_stand_in_one_list() {
 fn the_private_form_of_standard_webhooks_signs() {
     let scheme = preset("standard-webhooks");
     // The pair of the svix library's tests.
-    let private = key(scheme, "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==");
+    let private =
+        key(scheme, "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==");
     let public = key(scheme, "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=");
-    let unsigned = Delivery::new("https://h.example/x", &[("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek")], br#"{"test": 2432232314}"#);
+    let unsigned = Delivery::new(
+        "https://h.example/x",
+        &[("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek")],
+        br#"{"test": 2432232314}"#,
+    );
     let mut delivery = Delivery::signed(scheme, &private, unsigned, 1_614_265_330_000);
     let expected = b"v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg==";
     assert_eq!(delivery.header("webhook-signature").as_slice(), expected);

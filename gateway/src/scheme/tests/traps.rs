@@ -180,6 +180,10 @@ fn a_clock_in_milliseconds_is_not_one_in_seconds() {
             Some(TimestampFormat::Milliseconds) => ((NOW / 1_000).to_string(), "milliseconds"),
             _ => continue,
         };
+        // Without a window, any clock is one.
+        if windows(row).is_none() {
+            continue;
+        }
         // Signed so, by a sender that has the secret and the wrong unit.
         let mut unsigned = Delivery::new("https://hooks.example.com/x?z=1", &[("x-request-id", "r-1")], b"{}");
         unsigned.headers.push((name.clone(), wrong.into_bytes()));
