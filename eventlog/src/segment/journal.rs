@@ -269,6 +269,15 @@ impl Journal {
         segments
     }
 
+    pub(crate) fn log(&self) -> LogId {
+        self.shared.log
+    }
+
+    /// Everything before this was trimmed.
+    pub(crate) fn trimmed(&self) -> Position {
+        self.shared.catalog().trimmed
+    }
+
     /// Those that take no more records, oldest first.
     pub fn sealed(&self) -> Vec<SegmentInfo> {
         let mut segments = self.segments();

@@ -22,6 +22,7 @@
 //! shows as not being the predecessor of anything.
 
 mod aligned;
+mod beginning;
 mod catalog;
 mod cursor;
 mod damage;
@@ -58,6 +59,7 @@ mod view;
 mod window;
 mod writer;
 
+pub use beginning::{Beginning, Gone, ParseBeginningError};
 pub use catalog::{SegmentInfo, SegmentState};
 pub(crate) use cursor::HeldBatch;
 pub use cursor::{Cursor, ReadError, Record};
