@@ -186,13 +186,14 @@ fn every_mistake_of_an_action_is_found_where_it_is() {
         (format!("{}{}", post(path), post(path)), "action[1].name", "another action too"),
         (post(path).replace("name = \"a\"", "name = \"A.b\""), "action[0].name", "no name of an action"),
         (post(path).replace("\"object\", ", "\"text\", "), "action[0].input", "no schema of an object"),
-        (
-            post(path).replace("note = {}", "note = { pattern = \"(a+)+$\" }"),
-            "action[0].input",
-            "which inputs have not",
-        ),
+        (post(path).replace("note = {}", "note = { pattern = \"(?=a)b\" }"), "action[0].input", "which is none"),
         (
             post(path).replace("note = {}", "note = { \"$ref\" = \"https://a.example.com/s\" }"),
+            "action[0].input",
+            "nothing is fetched",
+        ),
+        (
+            post(path).replace("note = {}", "note = { \"$dynamicRef\" = \"#a\" }"),
             "action[0].input",
             "which inputs have not",
         ),

@@ -57,7 +57,8 @@ impl ManifestAction {
     pub fn new(manifest: &Arc<Manifest>, name: &str) -> Option<Result<Self, SchemaFault>> {
         let index = manifest.actions.iter().position(|action| *action.name == *name)?;
         let spec = manifest.actions.get(index)?;
-        // Nothing is fetched and no expression backtracks; manifests have neither references nor patterns anyway.
+        // Nothing is fetched and no expression backtracks: the loader takes references to the schema's own definitions, and
+        // patterns that compile so.
         let options = jsonschema::options()
             .with_draft(Draft::Draft202012)
             .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::tables::{ActionTable, CheckTable, TestTable};
 use super::{
     ActionSpec, AnswerTest, Encoding, Found, Method, Part, PathTemplate, ReadBackSpec, ReplayClass, RequestSpec,
-    Template, input,
+    Template, schema,
 };
 use crate::connector::headers::HeaderList;
 use crate::connector::manifest::{AuthSlot, CREDENTIALS};
@@ -59,7 +59,7 @@ fn build_action(
         document.within("name", |document| document.fault(name.span.clone(), message));
     }
     let schema = table.input.and_then(|input| {
-        let judged = input::judge(&input.value);
+        let judged = schema::judge(&input.value);
         document.within("input", |document| match judged {
             Ok(()) => Some(input.value),
             Err(message) => {

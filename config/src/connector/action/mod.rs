@@ -6,6 +6,7 @@
 
 mod build;
 mod input;
+mod schema;
 mod tables;
 mod template;
 

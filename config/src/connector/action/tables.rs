@@ -36,7 +36,7 @@ settings! {
             "Without it, POST, PUT and PATCH have `{*}`, and others have none.";
         /// `json`; `form`, nested as `a[b]=c`; or `form-repeated`, lists by repeating the name.
         encoding: Option<Located<Encoding>> = None, Maybe(Placed(encoding())), live, "Without it, `json`.";
-        /// JSON Schema of the input: `type`, `properties`, `required`, `additionalProperties`, `items`, `enum`, `const`, bounds of numbers, texts, lists and objects, and annotations.
+        /// JSON Schema of the input (draft 2020-12). A `$ref` leads to `#/$defs/NAME` of the same schema and not round, a `pattern` has no look-around: so nothing is fetched, and what an input costs is bounded.
         input: Option<Located<Value>> = None, needed(Maybe(Placed(Json { kind: "JSON Schema" }))), live,
             "What does not fit is refused before a call.";
         /// Of `checkable`: how the provider is asked whether it was done.
