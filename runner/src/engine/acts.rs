@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::automation::{ConnectionState, DefinitionStore, Kind};
 use crate::ids::{LogicalAttempt, RunId, StepId};
 use crate::ledger::{
-    AppendError, Body, CancelRequested, Choice, Commit, LedgerStore, ParkReason, ReadError, Released, Rerun, Resolved,
-    Writer,
+    AppendError, Body, CancelRequested, Choice, Commit, LedgerStore, ParkReason, ReadError, Record, Released, Rerun,
+    Resolved, Writer,
 };
 use crate::schedule::Queue;
 
@@ -19,7 +19,7 @@ use super::ports::{Automations, Payloads, PortError};
 use super::state::{RunState, Settled, Standing};
 
 /// How often it is looked again before somebody is told that too much happens at once.
-const TRIES: u32 = 10;
+pub(super) const TRIES: u32 = 10;
 
 /// How often a step may be asked for.
 pub const ASKINGS_MAX: u32 = 100;
@@ -73,6 +73,10 @@ pub enum ActError {
     NothingToRelease,
     #[error("an effect of the run is ambiguous: choose what to do about it")]
     ChooseInstead,
+    #[error("the run is no dead letter, or it is not over: release or cancel one that is quarantined")]
+    NoDeadLetter,
+    #[error("why it is put away is said in 1 to {} bytes", super::dismiss::REASON_BYTES_MAX)]
+    Reason,
     #[error("whoever does it has a name of 1 to {BY_BYTES_MAX} bytes")]
     By,
     #[error("the run changes all the time: try again")]
@@ -245,7 +249,11 @@ impl Acts {
     }
 
     async fn read(&self, tenant: &TenantId, run: RunId) -> Result<RunState, ActError> {
-        let records = self.ledger.read(tenant, run).await.map_err(|error| match error {
+        RunState::fold(&self.records(tenant, run).await?).ok_or(ActError::NotFound)
+    }
+
+    pub(super) async fn records(&self, tenant: &TenantId, run: RunId) -> Result<Vec<Record>, ActError> {
+        self.ledger.read(tenant, run).await.map_err(|error| match error {
             ReadError::Tenant { .. } => {
                 tracing::error!(%run, %tenant, "somebody asked for another tenant's run");
                 ActError::NotFound
@@ -253,8 +261,7 @@ impl Acts {
             error @ (ReadError::Damaged(_) | ReadError::Unavailable(_) | ReadError::Trimmed) => {
                 ActError::Unavailable(error.to_string().into())
             }
-        })?;
-        RunState::fold(&records).ok_or(ActError::NotFound)
+        })
     }
 
     async fn makes_a_call(&self, tenant: &TenantId, run: RunId, step: &StepId) -> Result<(), ActError> {
@@ -269,6 +276,6 @@ impl Acts {
     }
 }
 
-fn name(by: &str) -> Result<Box<str>, ActError> {
+pub(super) fn name(by: &str) -> Result<Box<str>, ActError> {
     if (1..=BY_BYTES_MAX).contains(&by.len()) { Ok(by.into()) } else { Err(ActError::By) }
 }

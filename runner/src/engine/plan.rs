@@ -151,10 +151,9 @@ fn poison(state: &RunState, max: u32) -> Option<Quarantined> {
         .chain([(None, state.workers_lost)])
         .max_by_key(|&(_, lost)| lost)?;
     let of = id.map_or_else(String::new, |id| format!(" at step {id}"));
-    (lost >= max).then(|| Quarantined {
-        crashes: lost,
-        reason: format!("{lost} workers in a row were lost{of}, and nothing came of it").into(),
-    })
+    let workers = if lost == 1 { "1 worker was".to_owned() } else { format!("{lost} workers in a row were") };
+    (lost >= max)
+        .then(|| Quarantined { crashes: lost, reason: format!("{workers} lost{of}, and nothing came of it").into() })
 }
 
 struct Graph<'a> {

@@ -11,8 +11,8 @@ use domain::{ConnectionId, TenantId};
 use crate::failure::{FailureClass, Remedy};
 use crate::ids::{EffectKey, LogicalAttempt, RunId, StepId};
 use crate::ledger::{
-    Admitted, Ambiguity, Attempt, Body, CancelRequested, Choice, Intent, Outcome, ParkReason, Parked, Payload,
-    Quarantined, Record, Rerun, Resolved, RunStatus, StepResult, Terminal,
+    Admitted, Ambiguity, Attempt, Body, CancelRequested, Choice, Dismissed, Intent, Outcome, ParkReason, Parked,
+    Payload, Quarantined, Record, Rerun, Resolved, RunStatus, StepResult, Terminal,
 };
 
 /// How many late outcomes of one step are kept for a decision. More are evidence in the ledger all the same.
@@ -42,6 +42,8 @@ pub struct RunState {
     pub quarantined: Option<Quarantined>,
     pub terminal: Option<Terminal>,
     pub ended_unix_ms: Option<u64>,
+    /// Of a run that is over: nobody needs to look at it any more.
+    pub dismissed: Option<Dismissed>,
     /// In milliseconds since the Unix epoch. As admitted; a re-run, and whoever lets go on what was quarantined, begins the
     /// same span anew.
     pub deadline_unix_ms: u64,
@@ -175,6 +177,7 @@ impl RunState {
             quarantined: None,
             terminal: None,
             ended_unix_ms: None,
+            dismissed: None,
             deadline_unix_ms: admitted.deadline_unix_ms,
             workers_lost: 0,
             steps: BTreeMap::new(),
@@ -226,6 +229,7 @@ impl RunState {
                 self.parked = None;
                 self.is_worked_on = false;
             }
+            Body::Dismissed(dismissed) => self.dismissed = self.terminal.as_ref().map(|_| dismissed.clone()),
         }
     }
 
@@ -292,6 +296,7 @@ impl RunState {
 
     fn rerun(&mut self, rerun: &Rerun, record: &Record) {
         self.parked = None;
+        self.dismissed = None;
         if self.terminal.take().is_some() {
             self.ended_unix_ms = None;
             self.cancel = None;

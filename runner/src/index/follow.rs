@@ -343,6 +343,7 @@ fn weight(record: &Record) -> usize {
         | Body::CancelRequested(_)
         | Body::Quarantined(_)
         | Body::Terminal(_) => 0,
+        Body::Dismissed(dismissed) => dismissed.reason.len(),
     }
 }
 

@@ -16,7 +16,7 @@ use super::row::{Park, RunRow, is_over};
 use super::word::Word as _;
 use crate::failure::FailureClass;
 use crate::ids::{AutomationId, RunId};
-use crate::ledger::{Cause, ParkReason, RunStatus};
+use crate::ledger::{ParkReason, RunStatus};
 
 /// What a list is a list of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,7 +184,7 @@ pub(super) fn lists(row: &RunRow) -> Vec<Vec<u8>> {
     if let Some(event) = row.event() {
         add(List::Event(event), at);
     }
-    if let Cause::Replay { replay: name, .. } = &row.cause {
+    if let Some(name) = row.replay() {
         add(List::Replay(replay(name)), at);
     }
     if row.is_dead_letter() {

@@ -31,7 +31,7 @@ mod word;
 
 pub use error::IndexError;
 pub use follow::Following;
-pub use query::{CauseKind, Cursor, PAGE_MAX, Page, RunFilter};
+pub use query::{CauseKind, Cursor, PAGE_MAX, Page, RunFilter, Tally};
 pub use repair::{RepairGroup, RepairInbox, RepairWhy};
 pub use retention::Swept;
 pub use row::{Park, RunRow, is_over};

@@ -1,6 +1,7 @@
 //! Lists, newest first, page by page.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::iter::Peekable;
 use std::str::FromStr;
@@ -59,7 +60,7 @@ impl CauseKind {
     pub fn of(cause: &Cause) -> Self {
         match cause {
             Cause::Event { .. } => Self::Event,
-            Cause::Replay { .. } => Self::Replay,
+            Cause::Replay { .. } | Cause::Again { .. } => Self::Replay,
             Cause::Manual { .. } => Self::Manual,
         }
     }
@@ -168,6 +169,45 @@ pub(super) fn list(
     Ok(page)
 }
 
+/// How many runs are in each state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tally {
+    pub by_status: BTreeMap<RunStatus, u64>,
+    /// There are more than were counted.
+    pub is_partial: bool,
+}
+
+/// Runs that one tally goes through: as many as one replay has.
+const TALLIED_MAX: u64 = 100_000;
+
+/// Pages that it looks at for them, where the filter fits hardly anything.
+const PAGES_MAX: usize = 1_000;
+
+pub(super) fn tally(
+    store: &Store,
+    kept: &DeadLetters,
+    tenant: &TenantId,
+    filter: &RunFilter,
+) -> Result<Tally, IndexError> {
+    let (mut tally, mut counted, mut after) = (Tally::default(), 0, None);
+    for _ in 0..PAGES_MAX {
+        let page = list(store, kept, tenant, filter, after, PAGE_MAX)?;
+        for row in &page.runs {
+            *tally.by_status.entry(row.status).or_default() += 1;
+            counted += 1;
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(tally);
+        }
+        if counted >= TALLIED_MAX {
+            break;
+        }
+    }
+    tally.is_partial = true;
+    Ok(tally)
+}
+
 /// The lists that together have every run that fits, and few others.
 fn plan(filter: &RunFilter) -> Vec<List> {
     let RunFilter { automation, statuses, failure, event, replay, dead_letters, .. } = filter;
@@ -201,7 +241,7 @@ fn fits(row: &RunRow, filter: &RunFilter) -> bool {
         && (statuses.is_empty() || statuses.contains(&row.status))
         && failure.is_none_or(|class| row.failure == Some(class))
         && event.is_none_or(|event| row.event() == Some(event))
-        && replay.as_ref().is_none_or(|name| matches!(&row.cause, Cause::Replay { replay, .. } if replay == name))
+        && replay.as_ref().is_none_or(|name| row.replay() == Some(name))
         && cause.is_none_or(|kind| CauseKind::of(&row.cause) == kind)
         && from_unix_ms.is_none_or(|from| row.admitted_unix_ms >= from)
         && before_unix_ms.is_none_or(|before| row.admitted_unix_ms < before)

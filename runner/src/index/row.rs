@@ -42,6 +42,8 @@ pub struct RunRow {
     pub quarantined_unix_ms: Option<u64>,
     /// It was set aside at some time; what became of it then is its status.
     pub was_quarantined: bool,
+    /// Since when nobody needs to look at it any more, where somebody has said so.
+    pub dismissed_unix_ms: Option<u64>,
     /// What all of it waits for.
     pub park: Option<Park>,
     /// Steps that wait for somebody, whether or not others go on meanwhile.
@@ -116,6 +118,7 @@ impl RunRow {
             is_cancel_requested: false,
             quarantined_unix_ms: None,
             was_quarantined: false,
+            dismissed_unix_ms: None,
             park: None,
             waits: Vec::new(),
             is_worked_on: false,
@@ -171,6 +174,8 @@ impl RunRow {
                 (self.is_worked_on, self.park) = (false, None);
             }
             Body::Terminal(terminal) => return self.end(terminal, record.at_unix_ms),
+            // What goes on may go wrong yet.
+            Body::Dismissed(_) => self.dismissed_unix_ms = self.ended_unix_ms.map(|_| record.at_unix_ms),
         }
         if self.ended_unix_ms.is_none() {
             self.status = self.unfinished_status();
@@ -228,7 +233,7 @@ impl RunRow {
 
     fn open_again(&mut self, at_unix_ms: u64) {
         self.reruns = self.reruns.saturating_add(1);
-        self.park = None;
+        (self.park, self.dismissed_unix_ms) = (None, None);
         if self.ended_unix_ms.take().is_some() {
             (self.failed_at, self.failure, self.is_cancel_requested) = (None, None, false);
             self.quarantined_unix_ms = None;
@@ -254,13 +259,25 @@ impl RunRow {
     pub fn event(&self) -> Option<EventId> {
         match &self.cause {
             Cause::Event { event, .. } | Cause::Replay { event, .. } => Some(*event),
-            Cause::Manual { .. } => None,
+            Cause::Manual { .. } | Cause::Again { .. } => None,
+        }
+    }
+
+    /// The replay that it belongs to.
+    pub fn replay(&self) -> Option<&str> {
+        match &self.cause {
+            Cause::Replay { replay, .. } | Cause::Again { replay, .. } => Some(replay),
+            Cause::Event { .. } | Cause::Manual { .. } => None,
         }
     }
 
     /// Somebody should look at it, however old it is: it was set aside for what it did to its workers, it was tried as
-    /// often as it may be, or it ended while nobody knew what it had done.
+    /// often as it may be, or it ended while nobody knew what it had done. Until somebody has put it away.
     pub fn is_dead_letter(&self) -> bool {
+        self.dismissed_unix_ms.is_none() && self.has_gone_wrong()
+    }
+
+    fn has_gone_wrong(&self) -> bool {
         match self.status {
             RunStatus::Quarantined | RunStatus::EndedAmbiguous => true,
             RunStatus::Failed | RunStatus::TimedOut => {

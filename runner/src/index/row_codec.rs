@@ -15,7 +15,13 @@ use crate::ids::{AutomationId, RunId, StepId};
 use crate::ledger::Cause;
 
 /// Raised by one when a row is written in another way; an index of another form is made anew.
-pub(super) const FORM: u8 = 1;
+pub(super) const FORM: u8 = 2;
+
+/// Fields of a row.
+const FIELDS: u64 = 25;
+
+/// The form before, without dismissals: dead letters beyond retention may be of it, since nothing makes them anew.
+const FORMER: (u8, u64) = (1, 24);
 
 type Written = Result<(), minicbor::encode::Error<std::convert::Infallible>>;
 type Read<T> = Result<T, Error>;
@@ -27,7 +33,7 @@ pub(super) fn encode(row: &RunRow) -> Vec<u8> {
 }
 
 fn write(row: &RunRow, e: &mut Encoder<Vec<u8>>) -> Written {
-    e.array(24)?.u8(FORM)?.str(row.tenant.as_str())?.bytes(row.run.as_bytes())?;
+    e.array(FIELDS)?.u8(FORM)?.str(row.tenant.as_str())?.bytes(row.run.as_bytes())?;
     e.bytes(row.automation.as_bytes())?.u32(row.version.get())?;
     write_cause(&row.cause, e)?;
     e.u8(row.class.number())?.u8(row.status.number())?.u64(row.admitted_unix_ms)?.u64(row.deadline_unix_ms)?;
@@ -46,7 +52,7 @@ fn write(row: &RunRow, e: &mut Encoder<Vec<u8>>) -> Written {
     for (step, connection) in &row.connections {
         e.array(2)?.str(step.as_str())?.str(connection.as_str())?;
     }
-    Ok(())
+    option(e, row.dismissed_unix_ms, |e, at| e.u64(at).map(drop))
 }
 
 fn write_park(e: &mut Encoder<Vec<u8>>, park: &Park) -> Written {
@@ -75,6 +81,7 @@ fn write_cause(cause: &Cause, e: &mut Encoder<Vec<u8>>) -> Written {
             e.array(4)?.u8(2)?.bytes(event.as_bytes())?.str(endpoint.as_str())?.str(replay)?
         }
         Cause::Manual { by } => e.array(2)?.u8(3)?.str(by)?,
+        Cause::Again { of, replay, by } => e.array(4)?.u8(4)?.bytes(of.as_bytes())?.str(replay)?.str(by)?,
     };
     Ok(())
 }
@@ -86,8 +93,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<RunRow, IndexError> {
 }
 
 fn read(d: &mut Decoder<'_>) -> Read<RunRow> {
-    is_array(d, 24)?;
-    if d.u8()? != FORM {
+    let fields = d.array()?;
+    let form = d.u8()?;
+    let is_former = (form, fields) == (FORMER.0, Some(FORMER.1));
+    if !is_former && (form, fields) != (FORM, Some(FIELDS)) {
         return Err(Error::message("another form"));
     }
     let tenant = name(d, TenantId::parse)?;
@@ -108,6 +117,7 @@ fn read(d: &mut Decoder<'_>) -> Read<RunRow> {
         is_array(d, 2)?;
         Ok((step(d)?, name(d, ConnectionId::parse)?))
     })?;
+    let dismissed_unix_ms = if is_former { None } else { maybe(d, time)? };
     Ok(RunRow {
         tenant,
         run,
@@ -129,6 +139,7 @@ fn read(d: &mut Decoder<'_>) -> Read<RunRow> {
         is_cancel_requested: flags & 1 != 0,
         quarantined_unix_ms,
         was_quarantined: flags & 2 != 0,
+        dismissed_unix_ms,
         is_worked_on: flags & 4 != 0,
         span_ms,
         park,
@@ -162,6 +173,7 @@ fn read_cause(d: &mut Decoder<'_>) -> Read<Cause> {
             replay: d.str()?.into(),
         }),
         3 => Ok(Cause::Manual { by: d.str()?.into() }),
+        4 => Ok(Cause::Again { of: RunId::from_bytes(id(d)?), replay: d.str()?.into(), by: d.str()?.into() }),
         _ => Err(Error::message("a cause")),
     }
 }

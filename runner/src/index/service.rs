@@ -15,7 +15,7 @@ use super::follow::{COMMANDS_MAX, Command, Counters, Follower, Following, Settle
 use super::generation;
 use super::kept::DeadLetters;
 use super::key;
-use super::query::{self, Cursor, Page, RunFilter};
+use super::query::{self, Cursor, Page, RunFilter, Tally};
 use super::repair::{self, RepairInbox};
 use super::retention::Swept;
 use super::row::{RunRow, is_over};
@@ -186,6 +186,12 @@ impl RunIndex {
     /// The runs that an event's `executionId` names, newest first; replays of the event are among them.
     pub async fn runs_of(&self, tenant: &TenantId, event: EventId, max: usize) -> Result<Page, IndexError> {
         self.list(tenant, &RunFilter { event: Some(event), ..RunFilter::default() }, None, max).await
+    }
+
+    /// How many of the runs that fit are in each state.
+    pub async fn tally(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Tally, IndexError> {
+        let (store, kept, tenant, filter) = (self.store(), Arc::clone(&self.kept), tenant.clone(), filter.clone());
+        blocking(move || query::tally(&store, &kept, &tenant, &filter)).await
     }
 
     /// What waits for somebody.

@@ -92,7 +92,7 @@ fn filters() -> Vec<RunFilter> {
 /// What a filter says, said again without looking at how it is done.
 fn fits(row: &RunRow, filter: &RunFilter) -> bool {
     let replay = |cause: &Cause| match cause {
-        Cause::Replay { replay, .. } => Some(replay.clone()),
+        Cause::Replay { replay, .. } | Cause::Again { replay, .. } => Some(replay.clone()),
         Cause::Event { .. } | Cause::Manual { .. } => None,
     };
     !(filter.automation.is_some_and(|wanted| wanted != row.automation)
@@ -195,6 +195,7 @@ proptest! {
                     assert_eq!(row.failure, state.terminal.as_ref().and_then(|terminal| terminal.class));
                     let park = row.park.as_ref().map(|park| (park.reason, park.step.clone(), park.until_unix_ms));
                     assert_eq!(park, state.parked.as_ref().map(|park| (park.reason, park.step.clone(), park.until_unix_ms)));
+                    assert_eq!(row.dismissed_unix_ms.is_some(), state.dismissed.is_some());
                     let read = row_codec::decode(&row_codec::encode(&row)).unwrap();
                     assert_eq!(read, row);
                 }

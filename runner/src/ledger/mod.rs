@@ -17,9 +17,9 @@ pub mod rules;
 pub mod store;
 
 pub use record::{
-    Admitted, Ambiguity, Attempt, Body, CancelRequested, Cause, Choice, Intent, Kept, Lease, Outcome, ParkReason,
-    Parked, Payload, Provider, Quarantined, QueueClass, Record, Released, Rerun, Resolved, Result as StepResult,
-    RunStatus, SendState, Terminal,
+    Admitted, Ambiguity, Attempt, Body, CancelRequested, Cause, Choice, Dismissed, Intent, Kept, Lease, Outcome,
+    ParkReason, Parked, Payload, Provider, Quarantined, QueueClass, Record, Released, Rerun, Resolved,
+    Result as StepResult, RunStatus, SendState, Terminal,
 };
 pub use rules::{Change, Head, Lapse, Standing, Wake};
 pub use store::{

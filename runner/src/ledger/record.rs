@@ -1,7 +1,7 @@
 //! What is written about a run, one record per fact.
 //!
 //! A run's records have dense sequences from 1, the first is its admission, and nothing follows a terminal one but late
-//! outcomes, and a re-run, which opens it again.
+//! outcomes, a dismissal, and a re-run, which opens it again.
 
 use bytes::Bytes;
 use domain::{ConnectionId, EndpointId, EventId, TenantId};
@@ -48,6 +48,8 @@ pub enum Body {
     Quarantined(Quarantined),
     /// It is over.
     Terminal(Terminal),
+    /// Somebody has looked at a run that is over and needs no more looking at: it is no dead letter any longer.
+    Dismissed(Dismissed),
 }
 
 /// Why a run exists.
@@ -59,6 +61,8 @@ pub enum Cause {
     Replay { event: EventId, endpoint: EndpointId, replay: Box<str> },
     /// Somebody started it with an input of their own.
     Manual { by: Box<str> },
+    /// A run that somebody had started was replayed, with the input that it had; `replay` is part of the run's id.
+    Again { of: RunId, replay: Box<str>, by: Box<str> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -258,6 +262,13 @@ pub struct Terminal {
     /// Where it failed, if it did.
     pub failed_at: Option<StepId>,
     pub class: Option<FailureClass>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dismissed {
+    pub by: Box<str>,
+    /// In the words of whoever did it.
+    pub reason: Box<str>,
 }
 
 /// How a run is, as a fold of its records.

@@ -117,8 +117,8 @@ pub fn check(commit: &Commit) -> Result<(), AppendError> {
         check_body(commit, at, body)?;
         if matches!(body, Body::Rerun(_)) {
             is_over = false;
-        } else if is_over && !matches!(body, Body::LateOutcome(_)) {
-            return invalid("only a late outcome or a re-run follows a terminal record");
+        } else if is_over && !matches!(body, Body::LateOutcome(_) | Body::Dismissed(_)) {
+            return invalid("only a late outcome, a dismissal or a re-run follows a terminal record");
         }
         is_over |= matches!(body, Body::Terminal(_));
     }
@@ -150,7 +150,8 @@ pub fn is_for_anyone(body: &Body) -> bool {
         | Body::Released(_)
         | Body::Resolved(_)
         | Body::Rerun(_)
-        | Body::CancelRequested(_) => true,
+        | Body::CancelRequested(_)
+        | Body::Dismissed(_) => true,
         Body::Lease(_)
         | Body::Intent(_)
         | Body::Outcome(_)
@@ -172,9 +173,10 @@ impl<'a> Change<'a> {
     }
 
     fn add(&mut self, body: &'a Body) {
-        // A late outcome may be said at any time, and a re-run opens the run for what follows it.
+        // A late outcome may be said at any time, a dismissal is of a run that is over, and a re-run opens the run for what
+        // follows it.
         let is_opened_here = self.standing.is_some();
-        if !matches!(body, Body::LateOutcome(_) | Body::Rerun(_)) && !is_opened_here {
+        if !matches!(body, Body::LateOutcome(_) | Body::Rerun(_) | Body::Dismissed(_)) && !is_opened_here {
             self.needs_unfinished = true;
         }
         match body {
@@ -210,6 +212,8 @@ impl<'a> Change<'a> {
                 self.set(Standing::Terminal, Wake::Never);
                 self.lets_go = true;
             }
+            // It changes nothing of what can be done with the run.
+            Body::Dismissed(_) => {}
         }
     }
 

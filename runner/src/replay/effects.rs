@@ -28,7 +28,8 @@ pub(super) fn may_have_had_effects(records: &[Record]) -> bool {
             | Body::Rerun(_)
             | Body::CancelRequested(_)
             | Body::Quarantined(_)
-            | Body::Terminal(_) => {}
+            | Body::Terminal(_)
+            | Body::Dismissed(_) => {}
         }
     }
     !open.is_empty()

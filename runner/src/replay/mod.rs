@@ -9,7 +9,8 @@
 //! done.
 //!
 //! **Once**: a run's id is a hash of the replay's id and its event, so that executing twice adds nothing, and one that was
-//! cut short by a restart goes on when the same plan is executed under the same id. Nothing else is kept of it.
+//! cut short by a restart goes on when the same plan is executed under the same id. Nothing else is kept of it. A plan has an
+//! id of its own ([`PlanDigest::replay`]), so that carrying it out again is no second time unless somebody names it anew.
 //!
 //! **Giving way**: the runs are bulk, and no more are begun than the scheduler has room for ([`Pace`]).
 

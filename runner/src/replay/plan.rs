@@ -252,6 +252,12 @@ pub(super) fn run_of(tenant: &TenantId, target: Target, replay: &str, event: Eve
 }
 
 impl PlanDigest {
+    /// The name of the replay that carries the plan out where nobody gives it another: so it is carried out once.
+    pub fn replay(&self) -> Box<str> {
+        let plan = self.to_string();
+        format!("rep_{}", plan.trim_start_matches(PREFIX)).into()
+    }
+
     /// Of what is asked and of every run; in whatever order the log gave them, which may differ from one reading to the
     /// next where it has several lanes.
     fn of(plan: &Plan, items: &[Item]) -> Self {

@@ -58,6 +58,7 @@ impl History for FromLedger {
                 | Body::Parked(_)
                 | Body::Released(_)
                 | Body::Resolved(_)
+                | Body::Dismissed(_)
                 | Body::Rerun(_)
                 | Body::CancelRequested(_)
                 | Body::Quarantined(_) => {}
@@ -445,4 +446,12 @@ fn a_plan_goes_there_and_back_as_json() {
     assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
     assert!(serde_json::from_str::<Plan>(&json.replace("\"runs\"", "\"walks\"")).is_err());
     assert!("plan_".parse::<PlanDigest>().is_err() && "00".parse::<PlanDigest>().is_err());
+}
+
+#[test]
+fn a_plan_has_a_name_of_its_own_under_which_it_is_carried_out_once() {
+    let digest: PlanDigest = "plan_00000000000000000000000000".parse().unwrap();
+    assert_eq!(&*digest.replay(), "rep_00000000000000000000000000");
+    let other: PlanDigest = "plan_10000000000000000000000000".parse().unwrap();
+    assert_ne!(digest.replay(), other.replay());
 }

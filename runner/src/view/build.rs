@@ -3,7 +3,7 @@
 use domain::{ConnectionId, TenantId};
 use serde_json::Value;
 
-use super::form::{By, CauseView, ExecutionView, NodeView, ParkView, QuarantineView};
+use super::form::{By, CauseView, DismissedView, ExecutionView, NextAct, NodeView, ParkView, QuarantineView};
 use super::payload::{Budget, show};
 use super::plan::{Plan, PlanNode};
 use super::sentence;
@@ -13,9 +13,9 @@ use super::text_of::{cut, time};
 use crate::engine::state::{RunState, Settled, Standing, StepState};
 use crate::failure::FailureClass;
 use crate::ids::StepId;
-use crate::index::Word as _;
+use crate::index::{RunRow, Word as _};
 use crate::ledger::payloads::PayloadStore;
-use crate::ledger::{Body, Cause, ParkReason, Parked, Record};
+use crate::ledger::{Body, Cause, ParkReason, Parked, Payload, Record};
 
 /// How much a view shows.
 ///
@@ -58,6 +58,13 @@ pub struct Known<'a> {
     pub only: Option<&'a StepId>,
 }
 
+/// One of a node's two payloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Input,
+    Output,
+}
+
 /// Says which connector a connection is of.
 pub trait Connectors: Send + Sync + std::fmt::Debug {
     fn connector(&self, tenant: &TenantId, connection: &ConnectionId) -> Option<Box<str>>;
@@ -82,7 +89,11 @@ pub async fn execution(records: &[Record], known: &Known<'_>) -> Option<Executio
         let story = stories.remove(&id).unwrap_or_default();
         nodes.push(node(&id, plan, story, &state, known, &mut budget).await);
     }
-    let (summary, next) = sentence::of(&state, &nodes);
+    let (summary, mut next) = sentence::of(&state, &nodes);
+    let row = RunRow::fold(records)?;
+    if row.is_dead_letter() && state.terminal.is_some() {
+        next.push(NextAct { act: "dismiss".into(), node: None, connection: None, choices: Vec::new() });
+    }
     let ended = state.ended_unix_ms;
     Some(ExecutionView {
         id: state.run.to_string(),
@@ -104,7 +115,9 @@ pub async fn execution(records: &[Record], known: &Known<'_>) -> Option<Executio
         parked: parked(records, &state),
         cancel_requested: cancel(records, &state),
         quarantined: quarantined(records, &state),
-        crashes: crashes(records),
+        dismissed: dismissed(records, &state),
+        is_dead_letter: row.is_dead_letter(),
+        crashes: row.crashes,
         input,
         nodes,
         nodes_omitted,
@@ -220,12 +233,13 @@ fn waits(step: &StepState, status: NodeStatus) -> Option<ParkView> {
 fn event(cause: &Cause) -> Option<String> {
     match cause {
         Cause::Event { event, .. } | Cause::Replay { event, .. } => Some(event.execution().to_string()),
-        Cause::Manual { .. } => None,
+        Cause::Manual { .. } | Cause::Again { .. } => None,
     }
 }
 
 pub(super) fn cause(cause: &Cause) -> CauseView {
-    let view = |kind: &str| CauseView { kind: kind.to_owned(), event: None, endpoint: None, replay: None, by: None };
+    let view =
+        |kind: &str| CauseView { kind: kind.to_owned(), event: None, endpoint: None, replay: None, of: None, by: None };
     match cause {
         Cause::Event { event, endpoint } => {
             CauseView { event: Some(event.to_string()), endpoint: Some(endpoint.to_string()), ..view("event") }
@@ -237,6 +251,9 @@ pub(super) fn cause(cause: &Cause) -> CauseView {
             ..view("replay")
         },
         Cause::Manual { by } => CauseView { by: Some(cut(by)), ..view("manual") },
+        Cause::Again { of, replay, by } => {
+            CauseView { replay: Some(cut(replay)), of: Some(of.to_string()), by: Some(cut(by)), ..view("replay") }
+        }
     }
 }
 
@@ -263,6 +280,18 @@ fn quarantined(records: &[Record], state: &RunState) -> Option<QuarantineView> {
     Some(QuarantineView { reason: cut(&quarantined.reason), crashes: quarantined.crashes, at })
 }
 
-fn crashes(records: &[Record]) -> u32 {
-    crate::index::RunRow::fold(records).map_or(0, |row| row.crashes)
+fn dismissed(records: &[Record], state: &RunState) -> Option<DismissedView> {
+    let dismissed = state.dismissed.as_ref()?;
+    let at = time(last(records, |body| matches!(body, Body::Dismissed(_)))?);
+    Some(DismissedView { by: cut(&dismissed.by), reason: cut(&dismissed.reason), at })
+}
+
+/// What a node was given last, or what came of it, as it is kept. None where the run has no such node, or no such payload.
+pub fn payload(records: &[Record], node: &StepId, part: Part) -> Option<Payload> {
+    let (_, mut stories) = stories(records, 1);
+    let story = stories.remove(node)?;
+    match part {
+        Part::Input => story.input,
+        Part::Output => story.output,
+    }
 }

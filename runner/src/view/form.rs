@@ -37,6 +37,10 @@ pub struct ExecutionView {
     pub parked: Option<ParkView>,
     pub cancel_requested: Option<By>,
     pub quarantined: Option<QuarantineView>,
+    /// Who said that nobody needs to look at it any more.
+    pub dismissed: Option<DismissedView>,
+    /// Somebody should look at it, however old it is.
+    pub is_dead_letter: bool,
     /// Workers that were lost over it.
     pub crashes: u32,
     /// What it was started with, where that is no event.
@@ -62,6 +66,9 @@ pub struct CauseView {
     pub endpoint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub replay: Option<String>,
+    /// Of a replay of a run that somebody had started: that run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub of: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub by: Option<String>,
 }
@@ -83,6 +90,15 @@ pub struct QuarantineView {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+pub struct DismissedView {
+    pub by: String,
+    /// In their words.
+    pub reason: String,
+    pub at: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ParkView {
     pub reason: String,
     pub since: String,
@@ -94,10 +110,10 @@ pub struct ParkView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NextAct {
-    /// `resolve`, `reconnect`, `rerun`, `replay`, `release` or `wait`.
+    /// `resolve`, `reconnect`, `rerun`, `replay`, `release`, `cancel`, `dismiss` or `wait`.
     pub act: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub step: Option<String>,
+    pub node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connection: Option<String>,
     /// Of `resolve`: what can be chosen.
@@ -188,6 +204,16 @@ pub struct ChoiceView {
     pub at: String,
 }
 
+/// One node of a run, with all that there is of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeOfRun {
+    pub run_id: String,
+    /// Of the run.
+    pub run_status: String,
+    pub node: NodeView,
+}
+
 /// A line of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -207,8 +233,8 @@ pub struct LineView {
     pub failed_at: Option<String>,
     pub error_class: Option<String>,
     pub parked: Option<ParkView>,
-    /// Steps that wait for somebody.
-    pub waiting_steps: Vec<String>,
+    /// Nodes that wait for somebody.
+    pub waiting_nodes: Vec<String>,
     pub attempts: u32,
     pub crashes: u32,
     pub is_dead_letter: bool,
@@ -221,8 +247,11 @@ pub struct GroupView {
     /// `ambiguous`, `needs-reconnect`, `quarantined`, or what else runs are parked for.
     pub why: String,
     pub automation: String,
+    /// By what name its last version goes; none where that is gone.
+    #[serde(default)]
+    pub automation_name: Option<String>,
     pub connection: Option<String>,
-    pub step: Option<String>,
+    pub node: Option<String>,
     pub count: u64,
     pub oldest_since: String,
     pub newest_since: String,

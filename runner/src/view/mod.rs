@@ -17,13 +17,13 @@ mod tests;
 mod text;
 mod text_of;
 
-pub use build::{Connectors, Known, Limits, execution};
+pub use build::{Connectors, Known, Limits, Part, execution, payload as payload_of};
 pub use form::{
-    AttemptView, By, CauseView, ChoiceView, ExecutionView, GroupView, LineView, NextAct, NodeView, ParkView,
-    QuarantineView, json,
+    AttemptView, By, CauseView, ChoiceView, DismissedView, ExecutionView, GroupView, LineView, NextAct, NodeOfRun,
+    NodeView, ParkView, QuarantineView, json,
 };
 pub use list::{group, line, of_row};
 pub use payload::PayloadView;
 pub use plan::{Plan, PlanNode};
 pub use status::NodeStatus;
-pub use text::{draw, draw_for, lines};
+pub use text::{draw, draw_for, draw_node, lines};

@@ -2,7 +2,7 @@
 
 use super::form::{NextAct, NodeView};
 use super::steps::{in_doubt, put_off};
-use super::text_of::time;
+use super::text_of::{time, workers_were_lost};
 use crate::engine::state::{RunState, StepState};
 use crate::failure::FailureClass;
 use crate::ids::StepId;
@@ -35,11 +35,11 @@ pub(super) fn of(state: &RunState, nodes: &[NodeView]) -> (String, Vec<NextAct>)
 }
 
 fn act(act: &str) -> NextAct {
-    NextAct { act: act.to_owned(), step: None, connection: None, choices: Vec::new() }
+    NextAct { act: act.to_owned(), node: None, connection: None, choices: Vec::new() }
 }
 
 fn at_step(name: &str, step: &str) -> NextAct {
-    NextAct { step: Some(step.to_owned()), ..act(name) }
+    NextAct { node: Some(step.to_owned()), ..act(name) }
 }
 
 /// Names of nodes that stand so, at most a few of them.
@@ -125,8 +125,9 @@ fn doubts(state: &RunState) -> Vec<NextAct> {
 fn quarantined(state: &RunState) -> (String, Vec<NextAct>) {
     let crashes = state.quarantined.as_ref().map_or(0, |quarantined| quarantined.crashes);
     let text = format!(
-        "It was set aside: {crashes} workers were lost over it, one after the other. An operator should find out why before \
-         letting it go on."
+        "It was set aside: {} over it{}. An operator should find out why before letting it go on.",
+        workers_were_lost(crashes),
+        if crashes > 1 { ", one after the other" } else { "" }
     );
     (text, vec![act("release"), act("cancel")])
 }

@@ -79,7 +79,8 @@ pub(super) fn stories(records: &[Record], attempts_max: usize) -> (Vec<StepId>, 
             | Body::Released(_)
             | Body::CancelRequested(_)
             | Body::Quarantined(_)
-            | Body::Terminal(_) => continue,
+            | Body::Terminal(_)
+            | Body::Dismissed(_) => continue,
         };
         if !stories.contains_key(step) {
             order.push(step.clone());
@@ -127,7 +128,8 @@ impl Story {
             | Body::Released(_)
             | Body::CancelRequested(_)
             | Body::Quarantined(_)
-            | Body::Terminal(_) => {}
+            | Body::Terminal(_)
+            | Body::Dismissed(_) => {}
         }
     }
 

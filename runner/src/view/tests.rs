@@ -11,8 +11,8 @@ use crate::ids::{EffectKey, LogicalAttempt, RunId};
 use crate::index::{RunRow, Word as _};
 use crate::ledger::conformance::made::{self, step};
 use crate::ledger::{
-    Ambiguity, Attempt, Body, CancelRequested, Intent, Kept, Outcome, ParkReason, Parked, Payload, Provider, Record,
-    RunStatus, SendState, StepResult, Terminal,
+    Ambiguity, Attempt, Body, CancelRequested, Cause, Intent, Kept, Outcome, ParkReason, Parked, Payload, Provider,
+    Record, RunStatus, SendState, StepResult, Terminal,
 };
 
 const NOW: u64 = made::WRITTEN_UNIX_MS;
@@ -170,7 +170,7 @@ async fn a_failure_says_what_it_was_and_what_to_do() {
         ("/nodes/1/attempts/1/correlationId", json!("tg_5")),
         ("/nodes/2/status", json!("not-reached")),
         ("/next/0/act", json!("rerun")),
-        ("/next/0/step", json!("charge")),
+        ("/next/0/node", json!("charge")),
     ] {
         assert_eq!(json.pointer(pointer), Some(&wanted), "{pointer}");
     }
@@ -289,7 +289,7 @@ async fn a_doubt_of_a_run_that_is_over_is_not_to_be_chosen_about() {
         assert_eq!(&*charge.status, "ambiguous");
         let what = charge.user_action.as_deref().unwrap();
         assert!(!what.contains("choose") && view.summary.contains(what), "{what} {}", view.summary);
-        assert_eq!((&*view.next[0].act, view.next[0].step.as_deref()), ("rerun", Some("charge")), "{status:?}");
+        assert_eq!((&*view.next[0].act, view.next[0].node.as_deref()), ("rerun", Some("charge")), "{status:?}");
     }
 }
 
@@ -374,7 +374,55 @@ async fn one_node_alone_has_all_of_its_attempts() {
     let known = Known { only: Some(&only), limits: Limits::of_one_node(), ..Known::default() };
     let view = execution(&run.0, &known).await.unwrap();
     assert_eq!((view.nodes.len(), view.nodes_omitted, view.nodes[0].attempts.len()), (1, 0, 2));
+    let node = view.nodes.into_iter().next().unwrap();
+    let drawn = draw_node(&NodeOfRun { run_id: view.id, run_status: view.status, node });
+    assert!(drawn.starts_with("run_0w3ge1r70w3ge1r70w3ge1r70w  failed\n  ✗ charge  failed"), "{drawn}");
     assert_eq!(execution(&run.0[1..], &known).await, None, "without its admission it is no run");
+}
+
+#[tokio::test]
+async fn a_payload_of_a_node_is_found_as_it_is_kept() {
+    let run = refused();
+    let of = |name: &str, part| payload_of(&run.0, &step(name), part);
+    assert_eq!(of("charge", Part::Input), Some(payload(&json!({"amount": 1200}))));
+    assert_eq!(of("charge", Part::Output), None, "nothing came of it");
+    assert_eq!(of("decide", Part::Output), Some(payload(&json!("yes"))));
+    assert_eq!(of("mail", Part::Input), None);
+}
+
+#[tokio::test]
+async fn a_dead_letter_can_be_put_away_and_says_who_did() {
+    let mut run = Run::new([made::lease(1, "one", 1_000), end(RunStatus::EndedAmbiguous, None)]);
+    let view = run.view().await;
+    assert!(view.is_dead_letter && view.next.last().is_some_and(|next| next.act == "dismiss"), "{:?}", view.next);
+    let text = draw_for(&view, &TenantId::parse("acme").unwrap());
+    assert!(text.contains("\n    tidegate runs dismiss --tenant acme run_"), "{text}");
+    run.push(made::dismissed());
+    let view = run.view().await;
+    assert!(!view.is_dead_letter && view.next.iter().all(|next| next.act != "dismiss"), "{:?}", view.next);
+    let text = draw(&view);
+    assert!(text.contains("put away    by ann at 2027-01-15T08:00:03.000Z: the customer was called"), "{text}");
+}
+
+#[tokio::test]
+async fn a_replay_of_a_run_by_hand_is_a_replay() {
+    let mut run = refused();
+    let Body::Admitted(admitted) = &mut run.0[0].body else { panic!() };
+    admitted.cause = Cause::Again { of: RunId::from_bytes([1; 16]), replay: "rep_1".into(), by: "ann".into() };
+    let view = run.view().await;
+    assert_eq!(
+        (&*view.cause.kind, view.cause.replay.as_deref(), view.execution_id.as_deref()),
+        ("replay", Some("rep_1"), None)
+    );
+    assert!(draw(&view).contains("because of  replay rep_1 of run_04"), "{}", draw(&view));
+}
+
+#[tokio::test]
+async fn one_worker_is_one() {
+    let one = Body::Quarantined(crate::ledger::Quarantined { crashes: 1, reason: "it crashed".into() });
+    let view = Run::new([made::lease(1, "one", 1_000), one]).view().await;
+    assert!(view.summary.starts_with("It was set aside: 1 worker was lost over it. An operator"), "{}", view.summary);
+    assert!(draw(&view).contains("crashes     1 worker was lost over it"), "{}", draw(&view));
 }
 
 #[tokio::test]
@@ -502,7 +550,7 @@ proptest! {
         view.summary.clone_from(detail);
         view.status.clone_from(message);
         view.automation_name = Some(by.clone());
-        view.next = vec![NextAct { act: "rerun".into(), step: Some(reason.clone()), connection: None, choices: vec![name.clone()] }];
+        view.next = vec![NextAct { act: "rerun".into(), node: Some(reason.clone()), connection: None, choices: vec![name.clone()] }];
         for node in &mut view.nodes {
             (node.id, node.status) = (name.clone(), reason.clone());
             node.after = vec![message.clone()];

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use domain::TenantId;
 use domain::text::{Untrusted, json_for_terminals};
 
-use super::form::{AttemptView, ExecutionView, LineView, NextAct, NodeView, ParkView};
+use super::form::{AttemptView, ExecutionView, LineView, NextAct, NodeOfRun, NodeView, ParkView};
 use super::payload::PayloadView;
-use super::text_of::span;
+use super::text_of::{span, workers_were_lost};
 
 /// Columns of running text.
 const WIDTH: usize = 100;
@@ -82,7 +82,15 @@ fn drawn(view: &ExecutionView, of: &str) -> String {
     if !view.nodes.is_empty() {
         out.push('\n');
     }
-    nodes(view, &mut out);
+    nodes(&view.nodes, view.nodes_omitted, &mut out);
+    out
+}
+
+/// One node of a run, with all that there is of it.
+pub fn draw_node(view: &NodeOfRun) -> String {
+    let mut out = String::new();
+    line(&mut out, 0, &format!("{}  {}", safe(&view.run_id), safe(&view.run_status)));
+    nodes(std::slice::from_ref(&view.node), 0, &mut out);
     out
 }
 
@@ -135,7 +143,11 @@ fn head(view: &ExecutionView, out: &mut String) {
         fact("set aside", format!("at {}: {}", safe(&quarantined.at), safe(&quarantined.reason)));
     }
     if view.crashes > 0 {
-        fact("crashes", format!("{} workers were lost over it", view.crashes));
+        fact("crashes", format!("{} over it", workers_were_lost(view.crashes)));
+    }
+    if let Some(dismissed) = &view.dismissed {
+        let (by, at) = (safe(&dismissed.by), safe(&dismissed.at));
+        fact("put away", format!("by {by} at {at}: {}", safe(&dismissed.reason)));
     }
     if let Some(input) = &view.input {
         fact("input", payload(input));
@@ -149,6 +161,9 @@ fn because(view: &ExecutionView) -> String {
     let execution = view.execution_id.as_deref().map(|id| format!(" ({})", safe(id))).unwrap_or_default();
     match &*cause.kind {
         "event" => format!("event {} at {}{execution}", text(&cause.event), text(&cause.endpoint)),
+        "replay" if cause.of.is_some() => {
+            format!("replay {} of {}, by {}", text(&cause.replay), text(&cause.of), text(&cause.by))
+        }
         "replay" => {
             let (replay, event) = (text(&cause.replay), text(&cause.event));
             format!("replay {replay} of event {event} at {}{execution}", text(&cause.endpoint))
@@ -165,16 +180,17 @@ fn waits(parked: &ParkView) -> String {
 /// The command line's words for an act.
 fn commands(view: &ExecutionView, next: &NextAct, of: &str) -> Vec<String> {
     let run = safe(&view.id);
-    let step = next.step.as_deref().map(safe).unwrap_or_default();
+    let node = next.node.as_deref().map(safe).unwrap_or_default();
     match &*next.act {
         "resolve" => {
             let choices = next.choices.iter().map(|choice| safe(choice));
-            choices.map(|choice| format!("tidegate runs resolve{of} {run} --node {step} --choice {choice}")).collect()
+            choices.map(|choice| format!("tidegate runs resolve{of} {run} --node {node} --choice {choice}")).collect()
         }
-        "rerun" => vec![format!("tidegate runs rerun{of} {run} --node {step}")],
+        "rerun" => vec![format!("tidegate runs rerun{of} {run} --node {node}")],
         "replay" => vec![format!("tidegate runs replay{of} {run}")],
         "release" => vec![format!("tidegate runs release{of} {run}")],
         "cancel" => vec![format!("tidegate runs cancel{of} {run}")],
+        "dismiss" => vec![format!("tidegate runs dismiss{of} {run} --reason \"…\"")],
         "reconnect" => match next.connection.as_deref().map(safe) {
             Some(name) => vec![format!("connect {name} anew"), format!("tidegate runs reconnected{of} {name}")],
             None => vec!["connect its connection anew".into()],
@@ -198,10 +214,10 @@ fn sign(status: &str) -> char {
     }
 }
 
-fn nodes(view: &ExecutionView, out: &mut String) {
+fn nodes(views: &[NodeView], omitted: usize, out: &mut String) {
     // Heads first, so that their columns stand below each other; what is below a node is put between.
     let mut table = Table::default();
-    for node in &view.nodes {
+    for node in views {
         let took = node.duration_ms.map(span).unwrap_or_default();
         let chosen = node.chosen.as_deref().map(|case| format!("→ {}", safe(case))).unwrap_or_default();
         let after: Vec<_> = node.after.iter().map(|edge| safe(edge)).collect();
@@ -211,12 +227,12 @@ fn nodes(view: &ExecutionView, out: &mut String) {
     }
     let mut heads = String::new();
     table.draw(&mut heads, 2);
-    for (head, node) in heads.lines().zip(&view.nodes) {
+    for (head, node) in heads.lines().zip(views) {
         line(out, 0, head);
         below(node, out);
     }
-    if view.nodes_omitted > 0 {
-        line(out, 2, &format!("… {} more nodes", view.nodes_omitted));
+    if omitted > 0 {
+        line(out, 2, &format!("… {omitted} more nodes"));
     }
 }
 

@@ -30,6 +30,11 @@ pub(super) fn span(ms: u64) -> String {
     }
 }
 
+/// So many workers, in words.
+pub(super) fn workers_were_lost(count: u32) -> String {
+    if count == 1 { "1 worker was lost".to_owned() } else { format!("{count} workers were lost") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +44,14 @@ mod tests {
         let shown: Vec<_> = [0, 999, 1_250, 59_999, 61_000, 3_660_000, 90_000_000].into_iter().map(span).collect();
         assert_eq!(shown, ["0 ms", "999 ms", "1.2 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
         assert!(!span(u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn one_worker_is_one() {
+        assert_eq!(
+            [0, 1, 2].map(workers_were_lost),
+            ["0 workers were lost", "1 worker was lost", "2 workers were lost"]
+        );
     }
 
     #[test]

@@ -250,7 +250,8 @@ fn sent(body: &Body) -> usize {
         | Body::Rerun(_)
         | Body::CancelRequested(_)
         | Body::Quarantined(_)
-        | Body::Terminal(_) => 0,
+        | Body::Terminal(_)
+        | Body::Dismissed(_) => 0,
     }
 }
 

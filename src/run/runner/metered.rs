@@ -110,7 +110,7 @@ fn kind(body: &Body) -> Kind {
         Body::CancelRequested(_) => Kind::Cancel,
         Body::Quarantined(_) => Kind::Quarantined,
         Body::Terminal(terminal) => Kind::Ended(terminal.status),
-        Body::Lease(_) | Body::Released(_) => Kind::Other,
+        Body::Lease(_) | Body::Released(_) | Body::Dismissed(_) => Kind::Other,
     }
 }
 

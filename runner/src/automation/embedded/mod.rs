@@ -152,6 +152,11 @@ impl EmbeddedDefinitions {
         Stat { journal_bytes, index_bytes: self.index.bytes() }
     }
 
+    /// The truth of it: for whoever watches that it is still the one that was.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
     /// Hands a change to the writer.
     fn ask<T: Send + 'static>(
         &self,

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::super::REASON_BYTES_MAX;
 use super::super::acts::{ActError, Duplicate};
 use super::super::testing::{Graph, lock, step};
 use super::{Bench, failed, response, tenant};
 use crate::ids::EffectKey;
 use crate::ledger::memory::Fault;
-use crate::ledger::{Body, Choice, Lease, Quarantined, RunStatus, SendState, Writer};
+use crate::ledger::{Body, Choice, Dismissed, Lease, Quarantined, RunStatus, SendState, Writer};
 
 async fn bench() -> Bench {
     let graph = Graph::default().call("a", &[], "unsafe").transform("t", &["a"], &json!(1)).call("b", &["t"], "unsafe");
@@ -147,4 +148,34 @@ async fn a_quarantined_run_is_released_before_anything_is_chosen_and_may_be_re_r
     bench.acts.rerun(&tenant(), bench.run, &step("a"), None, Duplicate::Accepted, "ann").await.unwrap();
     assert_eq!(bench.to_the_end().await.status(), RunStatus::Succeeded);
     assert_eq!(bench.called(), ["a", "a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_is_put_away_by_somebody_who_says_why_and_is_one_again_after_a_re_run() {
+    let graph = Graph::default().call("a", &[], "idempotent");
+    let bench = Bench::new(graph.build()).await;
+    let (tenant, run, acts) = (tenant(), bench.run, &bench.acts);
+    bench.answers("a", std::iter::repeat_n(response(500, "oops"), 8));
+    assert_eq!(acts.dismiss(&tenant, run, "ann", "seen").await, Err(ActError::NoDeadLetter), "it goes on");
+    bench.to_the_end().await;
+    for (by, reason) in [("", "seen"), ("ann", ""), ("ann", &*"a".repeat(REASON_BYTES_MAX + 1))] {
+        assert!(acts.dismiss(&tenant, run, by, reason).await.is_err());
+    }
+    let before = bench.records().len();
+    acts.dismiss(&tenant, run, "ann", "called them").await.unwrap();
+    assert_eq!(bench.state().dismissed, Some(Dismissed { by: "ann".into(), reason: "called them".into() }));
+    assert_eq!(acts.dismiss(&tenant, run, "bob", "too").await, Err(ActError::NoDeadLetter), "it is one no more");
+    assert_eq!((bench.state().status(), bench.records().len()), (RunStatus::Failed, before + 1));
+    // Nobody works on it for that.
+    bench.to_the_end().await;
+    assert_eq!((bench.records().len(), bench.called().len()), (before + 1, 4));
+    acts.rerun(&tenant, run, &step("a"), None, Duplicate::Accepted, "ann").await.unwrap();
+    assert_eq!(bench.state().dismissed, None);
+    bench.to_the_end().await;
+    assert_eq!(bench.state().status(), RunStatus::Failed);
+    acts.dismiss(&tenant, run, "ann", "again").await.unwrap();
+    let other = domain::TenantId::parse("other").unwrap();
+    assert_eq!(acts.dismiss(&other, run, "ann", "seen").await, Err(ActError::NotFound));
+    let nobodys = crate::ids::RunId::from_bytes([9; 16]);
+    assert_eq!(acts.dismiss(&tenant, nobodys, "ann", "seen").await, Err(ActError::NotFound));
 }

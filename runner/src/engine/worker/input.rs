@@ -85,7 +85,7 @@ impl Work<'_> {
     async fn fetch_event(&mut self) -> Result<(), Lacks> {
         let event = match &self.state.admitted.cause {
             Cause::Event { event, .. } | Cause::Replay { event, .. } => Some(*event),
-            Cause::Manual { .. } => None,
+            Cause::Manual { .. } | Cause::Again { .. } => None,
         };
         if let Some(event) = event {
             let facts = self.engine.within(self.engine.ports.events.read(&self.state.tenant, event)).await?;

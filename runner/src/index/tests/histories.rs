@@ -29,7 +29,7 @@ pub(super) struct Offer {
 
 pub(super) fn offers(count: usize) -> impl Strategy<Value = Vec<Offer>> {
     let later = prop_oneof![Just(0_u32), 1..50_u32, 1_000..5_000_u32];
-    let offer = (0..12_u8, 0..16_u8, any::<u8>(), later);
+    let offer = (0..12_u8, 0..17_u8, any::<u8>(), later);
     proptest::collection::vec(
         offer.prop_map(|(run, body, detail, later_ms)| Offer { run, body, detail, later_ms }),
         1..count,
@@ -78,7 +78,8 @@ impl World {
             | Body::Released(_)
             | Body::Resolved(_)
             | Body::Rerun(_)
-            | Body::CancelRequested(_) => Writer::Anyone,
+            | Body::CancelRequested(_)
+            | Body::Dismissed(_) => Writer::Anyone,
             Body::Intent(_) | Body::Outcome(_) | Body::Parked(_) | Body::Quarantined(_) | Body::Terminal(_) => {
                 Writer::Lease(lease)
             }
@@ -118,15 +119,20 @@ impl World {
             11 => made::rerun(name, u32::from(offer.detail % 7) + 2),
             12 => made::cancel_requested(),
             13 => made::quarantined(),
+            14 => made::dismissed(),
             _ => terminal(offer.detail),
         }
     }
 
     fn admission(&self, offer: &Offer) -> Body {
         let (event, endpoint) = (event_of(offer.run), EndpointId::parse("wh_1").unwrap());
+        let again = format!("replay {}", offer.run / 6);
         let cause = match offer.run % 3 {
             0 => Cause::Event { event, endpoint },
-            1 => Cause::Replay { event, endpoint, replay: format!("replay {}", offer.run / 6).into() },
+            1 => Cause::Replay { event, endpoint, replay: again.into() },
+            _ if offer.run.is_multiple_of(2) => {
+                Cause::Again { of: made::run(0), replay: again.into(), by: "ann".into() }
+            }
             _ => Cause::Manual { by: "ann".into() },
         };
         Body::Admitted(Admitted {

@@ -358,3 +358,70 @@ async fn a_run_that_was_cancelled_goes_on_at_once_whatever_it_waits_for() {
     let at_once: HashSet<RunId> = open.iter().filter(|run| run.until_unix_ms == Some(0)).map(|run| run.run).collect();
     assert_eq!((open.len(), at_once), (4, HashSet::from([made::run(3), made::run(9)])));
 }
+
+#[tokio::test]
+async fn what_the_ledger_says_was_put_away_is_no_dead_letter_until_the_run_goes_wrong_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new();
+    for run in [0, 3] {
+        ended(&mut world, run, 4).await;
+    }
+    world.offer(&offer(3, 14, 0, 1)).await;
+    let clock = ManualClock::at_unix_ms(world.now);
+    let index = with_clock(directory.path(), &world, &clock).await;
+    let (acme, run) = (tenant_of(0), made::run);
+    assert!(!index.caught_up(LONG).await.is_stale);
+    assert_eq!(listed(&index, &acme, true).await, [run(0)]);
+    assert_eq!(listed(&index, &acme, false).await, [run(3), run(0)], "it is a run all the same");
+    // Made anew from the ledger it is the same, and beyond retention it is not kept.
+    index.rebuild().await.unwrap();
+    assert_eq!(listed(&index, &acme, true).await, [run(0)]);
+    world.offer(&offer(3, 11, 0, 1)).await;
+    world.offer(&offer(3, 0, 0, 1)).await;
+    world.offer(&offer(3, 15, 4, 1)).await;
+    assert!(!index.caught_up(LONG).await.is_stale);
+    assert_eq!(listed(&index, &acme, true).await, [run(3), run(0)], "a re-run that went wrong, too");
+    world.offer(&offer(0, 14, 0, 1)).await;
+    assert!(!index.caught_up(LONG).await.is_stale);
+    clock.advance(Duration::from_hours(1));
+    assert_eq!(index.sweep().await.unwrap().kept, 1);
+    assert_eq!(listed(&index, &acme, true).await, [run(3)]);
+}
+
+#[tokio::test]
+async fn runs_of_a_replay_are_counted_by_how_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new();
+    // Of tenant `acm`: replays 0, 0 and 1; of `b`: one of a run that somebody had started.
+    for (run, how) in [(1, 0), (4, 4), (7, 1), (2, 0)] {
+        ended(&mut world, run, how).await;
+    }
+    let clock = ManualClock::at_unix_ms(world.now);
+    let index = with_clock(directory.path(), &world, &clock).await;
+    assert!(!index.caught_up(LONG).await.is_stale);
+    let of = |name: &str| RunFilter { replay: Some(name.into()), ..RunFilter::default() };
+    let tally = index.tally(&tenant_of(1), &of("replay 0")).await.unwrap();
+    let wanted = [(RunStatus::Succeeded, 1), (RunStatus::EndedAmbiguous, 1)];
+    assert_eq!((tally.by_status, tally.is_partial), (BTreeMap::from(wanted), false));
+    let tally = index.tally(&tenant_of(2), &of("replay 0")).await.unwrap();
+    assert_eq!(tally.by_status, BTreeMap::from([(RunStatus::Succeeded, 1)]));
+    let page = index.list(&tenant_of(2), &of("replay 0"), None, 9).await.unwrap();
+    assert_eq!(page.runs.iter().map(|row| CauseKind::of(&row.cause)).collect::<Vec<_>>(), [CauseKind::Replay]);
+    assert_eq!(index.tally(&tenant_of(0), &of("replay 0")).await.unwrap(), Tally::default(), "another tenant's");
+}
+
+/// Dead letters beyond retention are in no ledger any more: they are read as an earlier version wrote them.
+#[test]
+fn a_row_of_the_form_before_is_read() {
+    let mut world = World::new();
+    block_on(world.offer(&offer(0, 0, 0, 1)));
+    let row = RunRow::admit(&world.ledger.records()[0]).unwrap();
+    let mut bytes = row_codec::encode(&row);
+    // Two bytes of length, the form's number; the last field, null, was not there.
+    assert_eq!(bytes.pop(), Some(0xf6));
+    assert_eq!(bytes[..3], [0x98, 25, 2]);
+    bytes[..3].copy_from_slice(&[0x98, 24, 1]);
+    assert_eq!(row_codec::decode(&bytes).unwrap(), row);
+    bytes[2] = 2;
+    assert!(row_codec::decode(&bytes).is_err(), "of this form it is no whole row");
+}

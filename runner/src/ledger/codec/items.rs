@@ -102,6 +102,8 @@ pub(super) enum Cause<'b> {
     Replay(#[n(0)] ByteArray<16>, #[b(1)] &'b str, #[b(2)] &'b str),
     #[n(2)]
     Manual(#[b(0)] &'b str),
+    #[n(3)]
+    Again(#[n(0)] ByteArray<16>, #[b(1)] &'b str, #[b(2)] &'b str),
 }
 
 #[derive(Encode, Decode)]
@@ -216,6 +218,15 @@ pub(super) struct Terminal<'b> {
 }
 
 #[derive(Encode, Decode)]
+#[cbor(map)]
+pub(super) struct Dismissed<'b> {
+    #[b(0)]
+    pub(super) by: &'b str,
+    #[b(1)]
+    pub(super) reason: &'b str,
+}
+
+#[derive(Encode, Decode)]
 #[cbor(flat)]
 pub(super) enum Body<'b> {
     #[n(0)]
@@ -242,4 +253,6 @@ pub(super) enum Body<'b> {
     Quarantined(#[b(0)] Quarantined<'b>),
     #[n(11)]
     Terminal(#[b(0)] Terminal<'b>),
+    #[n(12)]
+    Dismissed(#[b(0)] Dismissed<'b>),
 }

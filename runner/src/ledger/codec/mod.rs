@@ -85,7 +85,8 @@ impl Turn {
             | Body::Released(_)
             | Body::Resolved(_)
             | Body::CancelRequested(_)
-            | Body::Quarantined(_) => turn,
+            | Body::Quarantined(_)
+            | Body::Dismissed(_) => turn,
         })
     }
 }

@@ -9,8 +9,8 @@ use crate::failure::FailureClass;
 use crate::ids::{AutomationId, EffectKey, LogicalAttempt, StepId, Version};
 use crate::ledger::record as ledger;
 use crate::ledger::{
-    Admitted, Ambiguity, Attempt, CancelRequested, Cause, Choice, Intent, Kept, Lease, Outcome, ParkReason, Parked,
-    Payload, Provider, Quarantined, QueueClass, Released, Rerun, Resolved, RunStatus, SendState, Terminal,
+    Admitted, Ambiguity, Attempt, CancelRequested, Cause, Choice, Dismissed, Intent, Kept, Lease, Outcome, ParkReason,
+    Parked, Payload, Provider, Quarantined, QueueClass, Released, Rerun, Resolved, RunStatus, SendState, Terminal,
 };
 
 const NOW: u64 = 1_800_000_000_123;
@@ -91,6 +91,11 @@ fn cause() -> impl Strategy<Value = Cause> {
         (event(), endpoint()).prop_map(|(event, endpoint)| Cause::Event { event, endpoint }),
         (event(), endpoint(), text()).prop_map(|(event, endpoint, replay)| Cause::Replay { event, endpoint, replay }),
         text().prop_map(|by| Cause::Manual { by }),
+        (any::<[u8; 16]>(), text(), text()).prop_map(|(of, replay, by)| Cause::Again {
+            of: RunId::from_bytes(of),
+            replay,
+            by
+        }),
     ]
 }
 
@@ -153,6 +158,7 @@ fn body(run: RunId) -> impl Strategy<Value = Body> {
         text().prop_map(|by| Body::CancelRequested(CancelRequested { by })),
         (any::<u32>(), text()).prop_map(|(crashes, reason)| Body::Quarantined(Quarantined { crashes, reason })),
         terminal(),
+        (text(), text()).prop_map(|(by, reason)| Body::Dismissed(Dismissed { by, reason })),
     ]
 }
 

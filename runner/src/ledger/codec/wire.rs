@@ -5,8 +5,8 @@ use domain::{ConnectionId, EndpointId, EventId, TenantId};
 use minicbor::{Decoder, Encoder};
 
 use super::items::{
-    Admitted, Attempt, Body, By, Cause, HeadingItem, Intent, Lease, Outcome, OutcomeResult, Parked, Payload, Provider,
-    Quarantined, Rerun, Resolved, Terminal,
+    Admitted, Attempt, Body, By, Cause, Dismissed, HeadingItem, Intent, Lease, Outcome, OutcomeResult, Parked, Payload,
+    Provider, Quarantined, Rerun, Resolved, Terminal,
 };
 use super::numbers::Number;
 use super::{CodecError, Heading, Turn};
@@ -44,6 +44,7 @@ pub(super) fn inline_bytes(body: &ledger::Body) -> usize {
         | ledger::Body::CancelRequested(_)
         | ledger::Body::Quarantined(_)
         | ledger::Body::Terminal(_) => 0,
+        ledger::Body::Dismissed(dismissed) => dismissed.reason.len(),
     }
 }
 
@@ -219,6 +220,7 @@ impl<'b> Cause<'b> {
                 Self::Replay((*event.as_bytes()).into(), endpoint.as_str(), replay)
             }
             ledger::Cause::Manual { by } => Self::Manual(by),
+            ledger::Cause::Again { of, replay, by } => Self::Again((*of.as_bytes()).into(), replay, by),
         }
     }
 
@@ -234,6 +236,9 @@ impl<'b> Cause<'b> {
                 replay: (*replay).into(),
             },
             Self::Manual(by) => ledger::Cause::Manual { by: (*by).into() },
+            Self::Again(of, replay, by) => {
+                ledger::Cause::Again { of: RunId::from_bytes(**of), replay: (*replay).into(), by: (*by).into() }
+            }
         })
     }
 }
@@ -291,6 +296,9 @@ fn to_item(run: RunId, body: &ledger::Body) -> Body<'_> {
             failed_at: terminal.failed_at.as_ref().map(StepId::as_str),
             class: terminal.class.map(FailureClass::number),
         }),
+        ledger::Body::Dismissed(dismissed) => {
+            Body::Dismissed(Dismissed { by: &dismissed.by, reason: &dismissed.reason })
+        }
     }
 }
 
@@ -351,5 +359,8 @@ fn from_item(run: RunId, body: Body<'_>) -> Result<ledger::Body, CodecError> {
             failed_at: terminal.failed_at.map(step).transpose()?,
             class: terminal.class.map(class).transpose()?,
         }),
+        Body::Dismissed(dismissed) => {
+            ledger::Body::Dismissed(ledger::Dismissed { by: dismissed.by.into(), reason: dismissed.reason.into() })
+        }
     })
 }

@@ -6,8 +6,9 @@ use domain::{EndpointId, EventId, NodeId, Slot, TenantId};
 use crate::failure::FailureClass;
 use crate::ids::{AutomationId, EffectKey, LogicalAttempt, RunId, StepId, Version};
 use crate::ledger::record::{
-    Admitted, Attempt, Body, CancelRequested, Cause, Choice, Intent, Kept, Lease, Outcome, ParkReason, Parked, Payload,
-    Provider, Quarantined, QueueClass, Released, Rerun, Resolved, Result, RunStatus, SendState, Terminal,
+    Admitted, Attempt, Body, CancelRequested, Cause, Choice, Dismissed, Intent, Kept, Lease, Outcome, ParkReason,
+    Parked, Payload, Provider, Quarantined, QueueClass, Released, Rerun, Resolved, Result, RunStatus, SendState,
+    Terminal,
 };
 use crate::ledger::store::{Commit, Writer};
 
@@ -142,6 +143,10 @@ pub fn terminal(status: RunStatus) -> Body {
     Body::Terminal(Terminal { status, failed_at: class.map(|_| step("a")), class })
 }
 
+pub fn dismissed() -> Body {
+    Body::Dismissed(Dismissed { by: "ann".into(), reason: "the customer was called".into() })
+}
+
 /// One of each, in the order of the enum.
 pub fn one_of_each() -> Vec<Body> {
     vec![
@@ -157,5 +162,6 @@ pub fn one_of_each() -> Vec<Body> {
         cancel_requested(),
         quarantined(),
         terminal(RunStatus::Failed),
+        dismissed(),
     ]
 }

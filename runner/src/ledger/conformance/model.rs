@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::made::{
-    admitted, cancel_requested, intent, late_outcome, lease, outcome, parked, quarantined, released, rerun, resolved,
-    terminal,
+    admitted, cancel_requested, dismissed, intent, late_outcome, lease, outcome, parked, quarantined, released, rerun,
+    resolved, terminal,
 };
 use super::{Subject, by, drain, new_run, of_runs, read};
 use crate::ids::RunId;
@@ -67,6 +67,7 @@ enum Kind {
     Cancel,
     Quarantined,
     Terminal,
+    Dismissed,
 }
 
 impl Kind {
@@ -84,6 +85,7 @@ impl Kind {
             Self::Cancel => cancel_requested(),
             Self::Quarantined => quarantined(),
             Self::Terminal => terminal(RunStatus::Failed),
+            Self::Dismissed => dismissed(),
         }
     }
 }
@@ -106,6 +108,7 @@ fn said() -> impl Strategy<Value = Kind> {
         Just(Kind::Resolved),
         Just(Kind::Rerun),
         Just(Kind::Cancel),
+        Just(Kind::Dismissed),
     ]
 }
 

@@ -165,6 +165,11 @@ impl EmbeddedLedger {
         Ok((ledger, opened))
     }
 
+    /// Its journals, by name, the ones that are the truth: for whoever watches that they are still those that were.
+    pub fn journals(&self) -> [(&'static str, &Journal); 2] {
+        [("ledger", &*self.core.journal), ("history", &self.core.history)]
+    }
+
     /// Makes durable what waits, then takes nothing more. Reading goes on.
     pub fn close(&self) {
         self.core.journal.close();

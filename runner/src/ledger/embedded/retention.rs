@@ -393,6 +393,7 @@ pub(super) fn payload_of(record: &mut Record) -> Option<&mut Payload> {
         | Body::Resolved(_)
         | Body::CancelRequested(_)
         | Body::Quarantined(_)
-        | Body::Terminal(_) => None,
+        | Body::Terminal(_)
+        | Body::Dismissed(_) => None,
     }
 }

@@ -27,6 +27,7 @@ fn variable_bytes(body: &Body) -> u64 {
         Body::CancelRequested(cancel) => cancel.by.len(),
         Body::Quarantined(quarantined) => quarantined.reason.len(),
         Body::Terminal(terminal) => terminal.failed_at.as_ref().map_or(0, |step| step.as_str().len()),
+        Body::Dismissed(dismissed) => dismissed.by.len() + dismissed.reason.len(),
     };
     bytes as u64
 }
@@ -36,6 +37,7 @@ fn cause_bytes(cause: &Cause) -> usize {
         Cause::Event { endpoint, .. } => endpoint.as_str().len(),
         Cause::Replay { endpoint, replay, .. } => endpoint.as_str().len() + replay.len(),
         Cause::Manual { by } => by.len(),
+        Cause::Again { replay, by, .. } => replay.len() + by.len(),
     }
 }
 

@@ -53,7 +53,7 @@ fn a_commit_has_a_form() {
         );
     }
     let ended = |after: Body| check(&under(1, 1, vec![terminal(RunStatus::Failed), after]));
-    let over = AppendError::Invalid("only a late outcome or a re-run follows a terminal record");
+    let over = AppendError::Invalid("only a late outcome, a dismissal or a re-run follows a terminal record");
     assert_eq!(ended(intent("a", 1)), Err(over));
     assert_eq!(ended(late_outcome("a", 1)), Ok(()));
     assert_eq!(check(&under(1, 1, vec![terminal(RunStatus::Failed), rerun("a", 2), intent("a", 1)])), Ok(()));
