@@ -19,6 +19,9 @@ use super::wire::{Line, Said};
 /// An answer that is no stream: a status of the log with thousands of segments fits, and a large event too.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
+/// Set where only the beginning of a payload was kept.
+const PAYLOAD_TRUNCATED: &str = "tidegate-payload-truncated";
+
 /// Why the appliance did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
@@ -90,7 +93,7 @@ impl Client {
     }
 
     /// Asks the runner: what it says, whatever that is.
-    pub(crate) async fn runner(&mut self, asked: RunnerAsk<'_>) -> Result<RunnerSaid, ClientError> {
+    pub(crate) async fn runner(&mut self, asked: RunnerAsk<'_>) -> Result<RunnerBytes, ClientError> {
         let mut request = Request::builder()
             .method(asked.method)
             .uri(format!("/v1/runner{}", asked.path))
@@ -102,13 +105,10 @@ impl Client {
         let request = request.body(Full::new(asked.body)).map_err(|error| ClientError::Broken(error.to_string()))?;
         let answer = self.sender.send_request(request).await.map_err(broken)?;
         let status = answer.status().as_u16();
+        let is_truncated = answer.headers().contains_key(PAYLOAD_TRUNCATED);
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes();
-        if body.is_empty() {
-            return Ok(RunnerSaid { status, body: serde_json::Value::Null });
-        }
-        let body = serde_json::from_slice(&body).map_err(|error| ClientError::Broken(error.to_string()))?;
-        Ok(RunnerSaid { status, body })
+        Ok(RunnerBytes { status, is_truncated, body })
     }
 
     async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientError> {
@@ -139,6 +139,25 @@ pub(crate) struct RunnerAsk<'a> {
     pub(crate) content_type: &'static str,
     pub(crate) if_match: Option<u32>,
     pub(crate) body: Bytes,
+}
+
+/// What the runner said, as it came.
+#[derive(Debug)]
+pub(crate) struct RunnerBytes {
+    pub(crate) status: u16,
+    /// It is a payload of which only the beginning was kept.
+    pub(crate) is_truncated: bool,
+    pub(crate) body: Bytes,
+}
+
+impl RunnerBytes {
+    pub(crate) fn json(&self) -> Result<RunnerSaid, ClientError> {
+        let body = match self.body.as_ref() {
+            [] => serde_json::Value::Null,
+            body => serde_json::from_slice(body).map_err(|error| ClientError::Broken(error.to_string()))?,
+        };
+        Ok(RunnerSaid { status: self.status, body })
+    }
 }
 
 /// What the runner said.

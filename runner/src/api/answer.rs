@@ -1,8 +1,11 @@
 //! A request and an answer, as the API has them: whatever carries them is somebody else's.
 
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use http::Method;
 use serde_json::Value;
+
+use super::desk::Payload;
 
 /// What was asked.
 #[derive(Debug, Clone)]
@@ -77,6 +80,29 @@ impl ApiAnswer {
     pub(super) fn problem(mut self) -> Self {
         self.content_type = Some("application/problem+json");
         self
+    }
+
+    /// A payload as it is, with what is known of the original. It is somebody else's text: whoever shows it must not take
+    /// it for something that runs.
+    pub(super) fn payload(payload: Payload) -> Self {
+        let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(&payload.shown).is_ok();
+        let content_type = match str::from_utf8(&payload.shown) {
+            Ok(_) if !payload.is_truncated && is_json() => "application/json",
+            Ok(_) => "text/plain; charset=utf-8",
+            // Cut text may end within a character.
+            Err(fault) if payload.is_truncated && fault.error_len().is_none() => "text/plain; charset=utf-8",
+            Err(_) => "application/octet-stream",
+        };
+        let mut headers = vec![
+            ("Cache-Control", "no-store".to_owned()),
+            ("X-Content-Type-Options", "nosniff".to_owned()),
+            ("Tidegate-Payload-Bytes", payload.bytes.to_string()),
+            ("Tidegate-Payload-Digest", format!("blake3:{}", HEXLOWER.encode(&payload.digest))),
+        ];
+        if payload.is_truncated {
+            headers.push(("Tidegate-Payload-Truncated", "too-large".to_owned()));
+        }
+        Self { status: 200, content_type: Some(content_type), headers, body: payload.shown }
     }
 
     /// One that never changes within a version.

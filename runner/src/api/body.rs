@@ -5,7 +5,9 @@ use domain::EndpointId;
 use serde_json::{Map, Value};
 
 use super::no::{DocumentFault, No};
+use super::route::{AutomationName, is_replay};
 use crate::automation::time::parse_rfc3339;
+use crate::engine::REASON_BYTES_MAX;
 use crate::failure::FailureClass;
 use crate::ids::{AutomationId, StepId};
 use crate::ledger::Choice;
@@ -36,8 +38,15 @@ pub struct Start {
 /// What somebody has decided about an ambiguous effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolve {
-    pub step: StepId,
+    pub node: StepId,
     pub choice: Choice,
+}
+
+/// Why somebody puts a dead letter away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dismiss {
+    /// 1 to [`REASON_BYTES_MAX`] bytes.
+    pub reason: Box<str>,
 }
 
 /// Something that may do an effect twice, and whether its asker knows.
@@ -83,8 +92,8 @@ pub struct StartReplays {
     /// As the planning answered it.
     pub plan: Value,
     pub confirmed: Confirmed,
-    /// Of one that was begun before: it goes on.
-    pub replay: Option<Box<str>>,
+    /// Of one that was begun before: it goes on. None: the plan's own, so that a plan is carried out once.
+    pub name: Option<Box<str>>,
 }
 
 /// The fields of a body, taken one by one; what is left over is not known.
@@ -99,8 +108,8 @@ impl Fields {
         if body.is_empty() {
             return Ok(Self { left: Map::new(), faults: Vec::new() });
         }
-        if form(content_type)? != DocumentForm::Json {
-            return Err(No::MediaType);
+        if form(content_type) != Some(DocumentForm::Json) {
+            return Err(No::MediaType(JSON));
         }
         match serde_json::from_slice(body) {
             Ok(Value::Object(left)) => Ok(Self { left, faults: Vec::new() }),
@@ -169,20 +178,26 @@ fn shown(text: &str) -> String {
     domain::text::Untrusted::with_limit(text.as_bytes(), 64).to_string()
 }
 
-/// What a media type says. Nothing is JSON.
-fn form(content_type: Option<&str>) -> Result<DocumentForm, No> {
-    let Some(content_type) = content_type else { return Ok(DocumentForm::Json) };
+/// What is taken as a body.
+const JSON: &str = "application/json";
+
+/// What is taken as an automation.
+const JSON_OR_YAML: &str = "application/json, application/yaml";
+
+/// What a media type says; none of one that is neither. Nothing is JSON.
+fn form(content_type: Option<&str>) -> Option<DocumentForm> {
+    let Some(content_type) = content_type else { return Some(DocumentForm::Json) };
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match media_type.as_str() {
-        "application/json" => Ok(DocumentForm::Json),
-        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(DocumentForm::Yaml),
-        _ => Err(No::MediaType),
+        JSON => Some(DocumentForm::Json),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Some(DocumentForm::Yaml),
+        _ => None,
     }
 }
 
 /// An automation; what is in it is for the one who compiles it to judge.
 pub(super) fn document(content_type: Option<&str>, body: &Bytes) -> Result<Document, No> {
-    let form = form(content_type)?;
+    let form = form(content_type).ok_or(No::MediaType(JSON_OR_YAML))?;
     if body.is_empty() {
         return Err(malformed("", "is empty; send the automation"));
     }
@@ -212,10 +227,18 @@ fn choice(word: &str) -> Option<Choice> {
 
 pub(super) fn resolve(content_type: Option<&str>, body: &Bytes) -> Result<Resolve, No> {
     let mut fields = Fields::of(content_type, body)?;
-    let step = fields.needed("step", "the id of a node", |value| StepId::parse(value.as_str()?));
+    let node = fields.needed("node", "the id of a node", |value| StepId::parse(value.as_str()?));
     let what = "\"continue-accept-gap\" or \"retry-accept-duplicate\"";
     let choice = fields.needed("choice", what, |value| choice(value.as_str()?));
-    fields.done(step.zip(choice).map(|(step, choice)| Resolve { step, choice }))
+    fields.done(node.zip(choice).map(|(node, choice)| Resolve { node, choice }))
+}
+
+pub(super) fn dismiss(content_type: Option<&str>, body: &Bytes) -> Result<Dismiss, No> {
+    let mut fields = Fields::of(content_type, body)?;
+    let what = format!("why, in 1 to {REASON_BYTES_MAX} bytes");
+    let is_one = |text: &&str| (1..=REASON_BYTES_MAX).contains(&text.len()) && !text.trim().is_empty();
+    let reason = fields.needed("reason", &what, |value| value.as_str().filter(is_one).map(Box::from));
+    fields.done(reason.map(|reason| Dismiss { reason }))
 }
 
 pub(super) fn nothing(content_type: Option<&str>, body: &Bytes) -> Result<(), No> {
@@ -236,24 +259,28 @@ pub(super) fn rerun(content_type: Option<&str>, body: &Bytes) -> Result<Rerun, N
     fields.done(Some(Rerun { input, confirmed }))
 }
 
-/// What to replay.
-pub(super) fn replays(content_type: Option<&str>, body: &Bytes) -> Result<Replays, No> {
+/// What to replay, and the name of the automation where it is not named by its id.
+pub(super) fn replays(content_type: Option<&str>, body: &Bytes) -> Result<(Replays, Option<Box<str>>), No> {
     let mut fields = Fields::of(content_type, body)?;
     let time = |value: &Value| value.as_str().map_or_else(|| value.as_u64(), parse_rfc3339);
+    let named =
+        fields.take("automation", "id or name of an automation", |value| AutomationName::parse(value.as_str()?));
+    let is_named = named.is_some();
+    let (automation, name) = AutomationName::parts(named);
     let replays = Replays {
-        automation: fields.take("automation", "id of an automation", |value| value.as_str()?.parse().ok()),
+        automation,
         endpoint: fields.take("endpoint", "id of an endpoint", |value| EndpointId::parse(value.as_str()?).ok()),
         from_unix_ms: fields.take("from", "time (RFC 3339)", time),
         to_unix_ms: fields.take("to", "time (RFC 3339)", time),
         which: which(&mut fields),
     };
-    if replays.automation.is_none() && replays.endpoint.is_none() && fields.faults.is_empty() {
+    if !is_named && replays.endpoint.is_none() && fields.faults.is_empty() {
         fields.fault("", "names neither an automation nor an endpoint: everything is not replayed");
     }
     if replays.from_unix_ms.zip(replays.to_unix_ms).is_some_and(|(from, to)| from >= to) {
         fields.fault("to", "is not behind from");
     }
-    fields.done(Some(replays))
+    fields.done(Some((replays, name)))
 }
 
 fn which(fields: &mut Fields) -> Which {
@@ -283,14 +310,10 @@ fn which(fields: &mut Fields) -> Which {
 pub(super) fn start_replays(content_type: Option<&str>, body: &Bytes) -> Result<StartReplays, No> {
     let mut fields = Fields::of(content_type, body)?;
     let plan = fields.needed("plan", "the plan that was read", |value| value.is_object().then(|| value.clone()));
-    let is_name = |text: &str| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        (1..=64).contains(&text.len()) && text.bytes().all(is_plain)
-    };
-    let replay =
-        fields.take("replay", "id of a replay", |value| Some(Box::from(value.as_str().filter(|it| is_name(it))?)));
+    let what = "name of a replay: 1 to 64 letters, digits, '-' and '_'";
+    let name = fields.take("name", what, |value| Some(Box::from(value.as_str().filter(|it| is_replay(it))?)));
     let confirmed = Confirmed(fields.flag("confirmDuplicates"));
-    fields.done(plan.map(|plan| StartReplays { plan, confirmed, replay }))
+    fields.done(plan.map(|plan| StartReplays { plan, confirmed, name }))
 }
 
 /// `If-Match`: a version, in quotes or bare, or `*`.
@@ -321,17 +344,17 @@ mod tests {
 
     #[test]
     fn a_body_that_is_wrong_is_wrong_in_all_of_its_parts() {
-        let body = json(&json!({ "step": "a b", "choise": "retry", "more": 1 }));
+        let body = json(&json!({ "node": "a b", "choise": "retry", "more": 1 }));
         assert_eq!(
             faults(resolve(None, &body).unwrap_err()),
             [
-                "step: cannot be read; write the id of a node",
+                "node: cannot be read; write the id of a node",
                 "choice: is missing; write \"continue-accept-gap\" or \"retry-accept-duplicate\"",
                 "choise: is not known here",
                 "more: is not known here"
             ]
         );
-        let good = json(&json!({ "step": "a/b", "choice": "retry-accept-duplicate" }));
+        let good = json(&json!({ "node": "a/b", "choice": "retry-accept-duplicate" }));
         assert_eq!(
             resolve(Some("application/json; charset=utf-8"), &good).unwrap().choice,
             Choice::RetryAcceptDuplicate
@@ -340,12 +363,22 @@ mod tests {
 
     #[test]
     fn what_is_no_json_says_where() {
-        let no = resolve(None, &Bytes::from_static(b"{\n  \"step\": }")).unwrap_err();
+        let no = resolve(None, &Bytes::from_static(b"{\n  \"node\": }")).unwrap_err();
         let No::Malformed(faults) = no else { panic!() };
         assert_eq!(faults[0].place, Some((2, 11)));
         assert!(matches!(resolve(None, &Bytes::from_static(b"[1]")), Err(No::Malformed(_))));
-        assert!(matches!(resolve(Some("text/plain"), &json(&json!({}))), Err(No::MediaType)));
-        assert!(matches!(resolve(Some("application/yaml"), &json(&json!({}))), Err(No::MediaType)));
+        let told = |no: No| String::from_utf8(no.answer().body.to_vec()).unwrap();
+        for other in ["text/plain", "application/yaml", ""] {
+            let no = resolve(Some(other), &json(&json!({}))).unwrap_err();
+            assert!(
+                told(no.clone()).contains("send it with Content-Type: application/json\""),
+                "{other}: {}",
+                told(no)
+            );
+        }
+        let no = document(Some("text/plain"), &json(&json!({}))).unwrap_err();
+        assert_eq!(no.answer().headers.last(), Some(&("Accept", "application/json, application/yaml".to_owned())));
+        assert!(told(no).contains("application/json or application/yaml"));
         let deep = "[".repeat(100_000);
         assert!(matches!(start(None, None, &Bytes::from(format!("{{\"input\":{deep}"))), Err(No::Malformed(_))));
     }
@@ -358,7 +391,7 @@ mod tests {
         let of = |more: Value| {
             let mut body = json!({ "endpoint": "wh_1" });
             body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            replays(None, &json(&body)).map(|read| read.which)
+            replays(None, &json(&body)).map(|(read, _)| read.which)
         };
         assert_eq!(of(json!({})).unwrap(), Which::All);
         assert_eq!(of(json!({ "class": "plan-limit" })).unwrap(), Which::FailedWith(FailureClass::PlanLimit));
@@ -368,12 +401,32 @@ mod tests {
     }
 
     #[test]
+    fn an_automation_is_named_by_its_id_or_by_its_name() {
+        let of = |automation: &str| replays(None, &json(&json!({ "automation": automation })));
+        let id = AutomationId::from_bytes([1; 16]);
+        assert_eq!(of(&id.to_string()).unwrap(), (Replays { automation: Some(id), ..Replays::default() }, None));
+        assert_eq!(of("greet").unwrap(), (Replays::default(), Some("greet".into())));
+        for no in ["", "aut_1", &"a".repeat(300)] {
+            assert!(of(no).is_err(), "{no}");
+        }
+    }
+
+    #[test]
+    fn a_dismissal_says_why() {
+        assert_eq!(&*dismiss(None, &json(&json!({ "reason": "called them" }))).unwrap().reason, "called them");
+        for no in [json!({}), json!({ "reason": " " }), json!({ "reason": "a".repeat(1_025) }), json!({ "reason": 1 })]
+        {
+            assert!(dismiss(None, &json(&no)).is_err(), "{no}");
+        }
+    }
+
+    #[test]
     fn a_replay_is_begun_with_the_plan_that_was_read() {
         let read =
-            start_replays(None, &json(&json!({ "plan": {}, "replay": "rep_1", "confirmDuplicates": true }))).unwrap();
-        assert!(read.confirmed.0 && read.replay.as_deref() == Some("rep_1"));
+            start_replays(None, &json(&json!({ "plan": {}, "name": "rep_1", "confirmDuplicates": true }))).unwrap();
+        assert!(read.confirmed.0 && read.name.as_deref() == Some("rep_1"));
         for wrong in
-            [json!({}), json!({ "plan": "p" }), json!({ "plan": {}, "replay": "a b" }), json!({ "plan": {}, "x": 1 })]
+            [json!({}), json!({ "plan": "p" }), json!({ "plan": {}, "name": "a b" }), json!({ "plan": {}, "x": 1 })]
         {
             assert!(start_replays(None, &json(&wrong)).is_err(), "{wrong}");
         }

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::answer::{ApiAnswer, ApiRequest};
 use super::asker::Asker;
-use super::desk::{Desk, Page, Replayed, Saved};
-use super::no::No;
+use super::desk::{Desk, Page};
+use super::forms::{
+    accepted, connection_json, etag, inbox_json, listed, paged, place_unknown, planned_json, progress_json,
+    replay_json, replayed_json, stored_answer, stored_json, warning_line,
+};
+use super::no::{DocumentFault, No};
 use super::openapi::OPENAPI;
 use super::route::{ExecutionName, Route};
 use super::{body, query};
-use crate::automation::time::format_rfc3339;
-use crate::automation::{ConnectionState, Listed, Stored};
-use crate::ids::RunId;
+use crate::ids::{AutomationId, RunId};
 
 /// Answers requests.
 #[derive(Debug, Clone)]
@@ -66,8 +68,15 @@ impl Api {
             | Route::Cancel(_)
             | Route::Resolve(_)
             | Route::Replay(_)
+            | Route::Dismiss(_)
+            | Route::ShowNode(..)
             | Route::Rerun(..) => self.executions(asker, route, request).await,
-            Route::PlanReplays | Route::StartReplays => self.replays(asker, route, request).await,
+            Route::Inbox => self.inbox(asker, request).await,
+            Route::PlanReplays
+            | Route::StartReplays
+            | Route::ListReplays
+            | Route::ShowReplay(_)
+            | Route::StopReplay(_) => self.replays(asker, route, request).await,
             Route::ListConnections | Route::Reconnected(_) => self.connections(asker, route, request).await,
         }
     }
@@ -96,7 +105,12 @@ impl Api {
                 Ok(ApiAnswer::json(200, &json!({ "ok": true, "warnings": warnings })))
             }
             Route::ListWorkflows => {
-                let paging = query::paging(query)?;
+                let (paging, name) = query::workflows(query)?;
+                if let Some(name) = name {
+                    let found = self.desk.named(asker, &name).await?;
+                    let items: Vec<_> = found.iter().map(listed).collect();
+                    return Ok(paged("workflows", &items, None, false));
+                }
                 let after = match paging.after.as_deref().map(str::parse) {
                     Some(Ok(after)) => Some(after),
                     Some(Err(_)) => return Err(place_unknown()),
@@ -132,9 +146,20 @@ impl Api {
     async fn executions(&self, asker: &Asker, route: Route, request: ApiRequest) -> Result<ApiAnswer, No> {
         let (query, media) = (request.query.as_deref(), request.content_type.as_deref());
         if route == Route::ListExecutions {
-            let filter = query::executions(query)?;
+            let (mut filter, named) = query::executions(query)?;
+            if let Some(name) = named {
+                filter.automation = Some(self.named(asker, "?automation", &name).await?);
+            }
             let Page { items, next, is_stale } = self.desk.executions(asker, filter).await?;
             return Ok(paged("executions", &items, next.as_deref(), is_stale));
+        }
+        if let Route::ShowNode(name, node) = route {
+            let part = query::part(query)?;
+            let run = self.one(asker, name).await?;
+            return Ok(match part {
+                Some(part) => ApiAnswer::payload(self.desk.payload(asker, run, node, part).await?),
+                None => ApiAnswer::json(200, &self.desk.node(asker, run, node).await?),
+            });
         }
         query::nothing(query)?;
         match route {
@@ -163,6 +188,12 @@ impl Api {
                 let replayed = self.desk.replay(asker, run, confirmed).await?;
                 Ok(ApiAnswer::json(202, &replayed_json(&replayed)))
             }
+            Route::Dismiss(name) => {
+                let dismiss = body::dismiss(media, &request.body)?;
+                let run = self.one(asker, name).await?;
+                self.desk.dismiss(asker, run, dismiss).await?;
+                Ok(accepted(run))
+            }
             Route::Rerun(name, step) => {
                 let rerun = body::rerun(media, &request.body)?;
                 let run = self.one(asker, name).await?;
@@ -174,24 +205,57 @@ impl Api {
         }
     }
 
+    async fn inbox(&self, asker: &Asker, request: ApiRequest) -> Result<ApiAnswer, No> {
+        let paging = query::paging(request.query.as_deref())?;
+        let inbox = self.desk.inbox(asker, paging.after, paging.limit).await?;
+        Ok(ApiAnswer::json(200, &inbox_json(&inbox)))
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the routes of one kind; whoever calls has sorted them")]
     async fn replays(&self, asker: &Asker, route: Route, request: ApiRequest) -> Result<ApiAnswer, No> {
         query::nothing(request.query.as_deref())?;
         let media = request.content_type.as_deref();
-        if route == Route::PlanReplays {
-            let plan = self.desk.plan_replays(asker, body::replays(media, &request.body)?).await?;
-            return Ok(ApiAnswer::json(
-                200,
-                &json!({
-                    "plan": plan.plan,
-                    "events": plan.events,
-                    "runs": plan.runs,
-                    "mayDuplicate": plan.may_duplicate,
-                    "conditionsFailed": plan.conditions_failed,
-                }),
-            ));
+        match route {
+            Route::PlanReplays => {
+                let (mut wanted, named) = body::replays(media, &request.body)?;
+                if let Some(name) = named {
+                    wanted.automation = Some(self.named(asker, "automation", &name).await?);
+                }
+                let plan = self.desk.plan_replays(asker, wanted).await?;
+                Ok(ApiAnswer::json(200, &planned_json(&plan)))
+            }
+            Route::StartReplays => {
+                let replayed = self.desk.start_replays(asker, body::start_replays(media, &request.body)?).await?;
+                let location = format!("/replays/{}", replayed.replay);
+                Ok(ApiAnswer::json(202, &replayed_json(&replayed)).with("Location", location))
+            }
+            Route::ListReplays => {
+                let all = self.desk.replays(asker).await?;
+                let lines: Vec<_> = all.iter().map(progress_json).collect();
+                Ok(paged("replays", &lines, None, false))
+            }
+            Route::ShowReplay(name) => {
+                let (progress, runs, is_stale) = self.desk.replay_of_name(asker, &name).await?;
+                Ok(ApiAnswer::json(200, &replay_json(&progress, runs, is_stale)))
+            }
+            Route::StopReplay(name) => {
+                body::nothing(media, &request.body)?;
+                Ok(ApiAnswer::json(200, &progress_json(&self.desk.stop_replay(asker, &name).await?)))
+            }
+            _ => Err(No::Internal),
         }
-        let replayed = self.desk.start_replays(asker, body::start_replays(media, &request.body)?).await?;
-        Ok(ApiAnswer::json(202, &replayed_json(&replayed)))
+    }
+
+    /// The automation of a name; where there is none the request is wrong at this place.
+    async fn named(&self, asker: &Asker, place: &str, name: &str) -> Result<AutomationId, No> {
+        let found = self.desk.named(asker, name).await?;
+        let none = || {
+            No::Malformed(vec![DocumentFault::new(
+                place,
+                "names no automation that there is; a deleted one has only its id",
+            )])
+        };
+        found.map(|listed| listed.id).ok_or_else(none)
     }
 
     async fn connections(&self, asker: &Asker, route: Route, request: ApiRequest) -> Result<ApiAnswer, No> {
@@ -222,73 +286,5 @@ impl Api {
                 Err(No::State(said.into()))
             }
         }
-    }
-}
-
-fn place_unknown() -> No {
-    No::Malformed(vec![super::no::DocumentFault::new("?after", "is no place that an answer named")])
-}
-
-fn accepted(run: RunId) -> ApiAnswer {
-    ApiAnswer::json(202, &json!({ "runId": run })).with("Location", format!("/executions/{run}"))
-}
-
-fn paged(name: &str, items: &[Value], next: Option<&str>, is_stale: bool) -> ApiAnswer {
-    ApiAnswer::json(200, &json!({ name: items, "next": next, "isStale": is_stale }))
-}
-
-fn warning_line(warning: &super::no::DocumentFault) -> Value {
-    json!({ "path": warning.path, "message": warning.message })
-}
-
-fn etag(stored: &Stored) -> String {
-    format!("\"{}\"", stored.version)
-}
-
-fn stored_answer(status: u16, saved: &Saved) -> ApiAnswer {
-    let mut shown = stored_json(&saved.stored);
-    shown["isUnchanged"] = saved.is_unchanged.into();
-    shown["warnings"] = saved.warnings.iter().map(warning_line).collect();
-    ApiAnswer::json(status, &shown).with("ETag", etag(&saved.stored))
-}
-
-fn stored_json(stored: &Stored) -> Value {
-    json!({
-        "id": stored.id,
-        "name": stored.name,
-        "version": stored.version,
-        "digest": data_encoding::HEXLOWER.encode(&stored.digest),
-        "endpoints": stored.endpoints.iter().map(domain::EndpointId::as_str).collect::<Vec<_>>(),
-        "isEnabled": stored.is_enabled,
-        "isDeleted": stored.is_deleted,
-        "at": format_rfc3339(stored.at_unix_ms),
-        "by": stored.by,
-    })
-}
-
-fn listed(listed: &Listed) -> Value {
-    json!({
-        "id": listed.id,
-        "name": listed.name,
-        "version": listed.version,
-        "isEnabled": listed.is_enabled,
-        "isDeleted": listed.is_deleted,
-        "at": format_rfc3339(listed.at_unix_ms),
-    })
-}
-
-fn replayed_json(replayed: &Replayed) -> Value {
-    json!({ "replay": replayed.replay, "runs": replayed.runs, "runIds": replayed.run_ids })
-}
-
-fn connection_json(id: &str, state: &ConnectionState) -> Value {
-    match state {
-        ConnectionState::Connected => json!({ "id": id, "state": "connected" }),
-        ConnectionState::NeedsReconnect { since_unix_ms, reason } => json!({
-            "id": id,
-            "state": "needs_reconnect",
-            "since": format_rfc3339(*since_unix_ms),
-            "reason": reason,
-        }),
     }
 }

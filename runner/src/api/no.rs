@@ -43,12 +43,14 @@ pub enum No {
     Invalid(Vec<DocumentFault>),
     /// The body is longer than this.
     TooLarge { bytes_max: u64 },
-    /// Neither JSON nor YAML.
-    MediaType,
+    /// The body is of another kind than these, as `Accept` has them.
+    MediaType(&'static str),
     /// Another version is the last one by now.
     VersionConflict { last: u32 },
     /// Another automation of the tenant has this name.
     NameTaken(Box<str>),
+    /// A request of this `Idempotency-Key` was another one.
+    KeyReused,
     /// The run is not in a state in which this could be done; a sentence that says in which it is.
     State(Box<str>),
     /// It may do something twice, and that was not confirmed; a sentence that says what.
@@ -61,6 +63,8 @@ pub enum No {
     Full,
     /// What it stands on does not answer. It may have been done.
     Unavailable(Box<str>),
+    /// A part of the ledger cannot be read; a sentence that says which one. Only an operator learns it.
+    Damaged(Box<str>),
     /// A fault of ours; the log has it.
     Internal,
 }
@@ -86,15 +90,17 @@ impl No {
             Self::Malformed(_) => "request-malformed",
             Self::Invalid(_) => "automation-invalid",
             Self::TooLarge { .. } => "body-too-large",
-            Self::MediaType => "media-type-unknown",
+            Self::MediaType(_) => "media-type-unknown",
             Self::VersionConflict { .. } => "version-conflict",
             Self::NameTaken(_) => "name-taken",
+            Self::KeyReused => "idempotency-conflict",
             Self::State(_) => "state-conflict",
             Self::Unconfirmed(_) => "confirmation-needed",
             Self::Expired(_) => "input-expired",
             Self::PlanChanged(_) => "plan-changed",
             Self::Full => "ledger-full",
             Self::Unavailable(_) => "unavailable",
+            Self::Damaged(_) => "ledger-damaged",
             Self::Internal => "internal",
         }
     }
@@ -108,15 +114,16 @@ impl No {
             Self::Method(_) => 405,
             Self::VersionConflict { .. }
             | Self::NameTaken(_)
+            | Self::KeyReused
             | Self::State(_)
             | Self::Unconfirmed(_)
             | Self::PlanChanged(_) => 409,
             Self::Expired(_) => 410,
             Self::TooLarge { .. } => 413,
-            Self::MediaType => 415,
+            Self::MediaType(_) => 415,
             Self::Invalid(_) => 422,
             Self::Throttled => 429,
-            Self::Internal => 500,
+            Self::Damaged(_) | Self::Internal => 500,
             Self::Full | Self::Unavailable(_) => 503,
         }
     }
@@ -131,15 +138,17 @@ impl No {
             Self::Malformed(_) => "The request cannot be read.",
             Self::Invalid(_) => "The automation has faults.",
             Self::TooLarge { .. } => "The body is too large.",
-            Self::MediaType => "The body is neither JSON nor YAML.",
+            Self::MediaType(_) => "The body is of a kind that is not taken here.",
             Self::VersionConflict { .. } => "Somebody else has edited it.",
             Self::NameTaken(_) => "Another automation has this name.",
+            Self::KeyReused => "The same Idempotency-Key came with another request.",
             Self::State(_) => "Its state does not allow it.",
             Self::Unconfirmed(_) => "It may do something twice.",
             Self::Expired(_) => "What it needs is no longer kept.",
             Self::PlanChanged(_) => "What was planned is not what is there.",
             Self::Full => "There is no room for more.",
             Self::Unavailable(_) => "It cannot be done at this moment.",
+            Self::Damaged(_) => "A part of the ledger cannot be read.",
             Self::Internal => "Something went wrong here.",
         }
     }
@@ -149,12 +158,13 @@ impl No {
             Self::Scope(needed) => Some(format!("it needs the scope {}", needed.word())),
             Self::Method(allowed) => Some(format!("write {allowed}")),
             Self::TooLarge { bytes_max } => Some(format!("at most {bytes_max} bytes are taken")),
-            Self::MediaType => Some("send application/json or application/yaml".to_owned()),
+            Self::MediaType(taken) => Some(format!("send it with Content-Type: {}", taken.replace(", ", " or "))),
+            Self::KeyReused => Some("its run began with another input; a new run wants a key of its own".to_owned()),
             Self::VersionConflict { last } => Some(format!("version {last} is the last one: edit that one")),
             Self::State(why) | Self::Unconfirmed(why) | Self::Expired(why) | Self::PlanChanged(why) => {
                 Some(why.to_string())
             }
-            Self::Unavailable(why) => Some(why.to_string()),
+            Self::Unavailable(why) | Self::Damaged(why) => Some(why.to_string()),
             Self::NameTaken(name) => Some(name.to_string()),
             Self::NotFound
             | Self::Unproved
@@ -193,6 +203,8 @@ impl No {
         match self {
             Self::Unproved => answer = answer.with("WWW-Authenticate", "Bearer realm=\"tidegate\""),
             Self::Method(allowed) => answer = answer.with("Allow", *allowed),
+            // RFC 9110, 15.5.16.
+            Self::MediaType(taken) => answer = answer.with("Accept", *taken),
             Self::Throttled => answer = answer.with("Retry-After", THROTTLED_FOR.as_secs().to_string()),
             Self::Full | Self::Unavailable(_) => {
                 answer = answer.with("Retry-After", RETRY_AFTER.as_secs().to_string());

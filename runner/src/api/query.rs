@@ -1,13 +1,14 @@
 //! What stands behind the question mark: read strictly, all faults at once.
 
-use domain::{ConnectionId, EndpointId};
+use domain::{ConnectionId, EndpointId, EventId};
 
 use super::no::{DocumentFault, No};
-use super::route::decoded;
+use super::route::{AutomationName, ExecutionName, decoded, is_replay};
 use crate::automation::time::parse_rfc3339;
 use crate::failure::FailureClass;
 use crate::ids::{AutomationId, Version};
 use crate::ledger::RunStatus;
+use crate::view::Part;
 
 /// Entries of a page where nobody says how many.
 pub const LIMIT_DEFAULT: usize = 50;
@@ -59,6 +60,10 @@ pub struct ExecutionFilter {
     pub cause: Option<CauseWord>,
     pub endpoint: Option<EndpointId>,
     pub connection: Option<ConnectionId>,
+    /// Runs of this event, replays of it too.
+    pub event: Option<EventId>,
+    /// Runs of this replay.
+    pub replay: Option<Box<str>>,
     pub class: Option<FailureClass>,
     /// Admitted at or after.
     pub from_unix_ms: Option<u64>,
@@ -148,13 +153,18 @@ fn time(text: &str) -> Option<u64> {
     parse_rfc3339(text)
 }
 
-pub(super) fn executions(query: Option<&str>) -> Result<ExecutionFilter, No> {
+/// Which runs, and the name of the automation where it is not named by its id.
+pub(super) fn executions(query: Option<&str>) -> Result<(ExecutionFilter, Option<Box<str>>), No> {
     let mut reading = Reading { faults: Vec::new() };
     let mut filter = ExecutionFilter { limit: LIMIT_DEFAULT, ..ExecutionFilter::default() };
+    let mut named = None;
     for (name, value) in parts(query, &mut reading) {
         let r = &mut reading;
         match name.as_str() {
-            "automation" => filter.automation = r.take(&name, &value, "id of an automation", |text| text.parse().ok()),
+            "automation" => {
+                let automation = r.take(&name, &value, "id or name of an automation", AutomationName::parse);
+                (filter.automation, named) = AutomationName::parts(automation);
+            }
             "status" => {
                 for word in value.split(',') {
                     filter.statuses.extend(r.take(&name, word, "status", StatusWord::parse));
@@ -167,6 +177,11 @@ pub(super) fn executions(query: Option<&str>) -> Result<ExecutionFilter, No> {
             "connection" => {
                 filter.connection = r.take(&name, &value, "id of a connection", |text| ConnectionId::parse(text).ok());
             }
+            "event" => filter.event = r.take(&name, &value, "id of an event", event),
+            "replay" => {
+                let read = |text: &str| is_replay(text).then(|| text.into());
+                filter.replay = r.take(&name, &value, "name of a replay", read);
+            }
             "class" => filter.class = r.take(&name, &value, "class of failures", class),
             "from" => filter.from_unix_ms = r.take(&name, &value, "time (RFC 3339)", time),
             "to" => filter.to_unix_ms = r.take(&name, &value, "time (RFC 3339)", time),
@@ -176,7 +191,15 @@ pub(super) fn executions(query: Option<&str>) -> Result<ExecutionFilter, No> {
             _ => r.fault(&name, "is not known here"),
         }
     }
-    reading.done(filter)
+    reading.done((filter, named))
+}
+
+/// `evt_…`, or the `ex_…` of its 202.
+fn event(text: &str) -> Option<EventId> {
+    match ExecutionName::parse(text)? {
+        ExecutionName::Event(event) => Some(event),
+        ExecutionName::Run(_) => None,
+    }
 }
 
 fn flag(word: &str) -> Option<bool> {
@@ -215,6 +238,42 @@ pub(super) fn paging(query: Option<&str>) -> Result<Paging, No> {
     reading.done(paging)
 }
 
+/// Automations of a page, and of which name.
+pub(super) fn workflows(query: Option<&str>) -> Result<(Paging, Option<Box<str>>), No> {
+    let mut reading = Reading { faults: Vec::new() };
+    let (mut paging, mut wanted) = (Paging { after: None, limit: LIMIT_DEFAULT }, None);
+    for (name, value) in parts(query, &mut reading) {
+        match name.as_str() {
+            "name" => wanted = Some(value.into()),
+            "after" => paging.after = reading.take(&name, &value, "place that an answer named", place),
+            "limit" => paging.limit = limit(&mut reading, &value),
+            _ => reading.fault(&name, "is not known here"),
+        }
+    }
+    reading.done((paging, wanted))
+}
+
+/// Which payload of a node is wanted as it is; none: the node.
+pub(super) fn part(query: Option<&str>) -> Result<Option<Part>, No> {
+    let mut reading = Reading { faults: Vec::new() };
+    let mut part = None;
+    for (name, value) in parts(query, &mut reading) {
+        match name.as_str() {
+            "part" => part = reading.take(&name, &value, "part; write input or output", part_of),
+            _ => reading.fault(&name, "is not known here"),
+        }
+    }
+    reading.done(part)
+}
+
+fn part_of(word: &str) -> Option<Part> {
+    match word {
+        "input" => Some(Part::Input),
+        "output" => Some(Part::Output),
+        _ => None,
+    }
+}
+
 pub(super) fn version(query: Option<&str>) -> Result<Option<Version>, No> {
     let mut reading = Reading { faults: Vec::new() };
     let mut version = None;
@@ -242,19 +301,26 @@ mod tests {
 
     #[test]
     fn a_filter_is_all_of_its_parts() {
-        let filter = executions(Some(
+        let (filter, named) = executions(Some(
             "automation=aut_00000000000000000000000000&status=failed,timed-out&cause=replay&endpoint=wh_1&connection=conn_a\
-            &class=plan-limit&from=2026-01-01T00%3A00%3A00Z&to=1767225600000&deadLetters=true&after=abc-1&limit=7",
+            &event=ex_01kc7yqz4w3h5v8m2n6p9r1t4c&replay=rep_1&class=plan-limit&from=2026-01-01T00%3A00%3A00Z&to=1767225600000&deadLetters=true&after=abc-1&limit=7",
         ))
         .unwrap();
-        assert_eq!(filter.statuses, [RunStatus::Failed, RunStatus::TimedOut]);
+        assert_eq!((&*filter.statuses, named), (&[RunStatus::Failed, RunStatus::TimedOut][..], None));
+        assert_eq!((filter.event.is_some(), filter.replay.as_deref()), (true, Some("rep_1")));
         assert_eq!((filter.from_unix_ms, filter.to_unix_ms), (Some(1_767_225_600_000), Some(1_767_225_600_000)));
         assert_eq!((filter.limit, filter.after.as_deref(), filter.cause), (7, Some("abc-1"), Some(CauseWord::Replay)));
         assert_eq!((filter.class, filter.dead_letters), (Some(FailureClass::PlanLimit), true));
         assert!(
-            executions(Some("deadLetters=1")).is_err() && !executions(Some("deadLetters=false")).unwrap().dead_letters
+            executions(Some("deadLetters=1")).is_err()
+                && !executions(Some("deadLetters=false")).unwrap().0.dead_letters
         );
-        assert_eq!(executions(None).unwrap(), ExecutionFilter { limit: LIMIT_DEFAULT, ..ExecutionFilter::default() });
+        let nothing = ExecutionFilter { limit: LIMIT_DEFAULT, ..ExecutionFilter::default() };
+        assert_eq!(executions(None).unwrap(), (nothing.clone(), None));
+        assert_eq!(executions(Some("automation=greet+all")).unwrap(), (nothing, Some("greet all".into())));
+        for no in ["automation=", "automation=aut_1", "event=run_00000000000000000000000000", "replay=a%20b"] {
+            assert!(executions(Some(no)).is_err(), "{no}");
+        }
     }
 
     #[test]
@@ -267,6 +333,13 @@ mod tests {
         let many = "a=1&".repeat(1000);
         let No::Malformed(faults) = executions(Some(&many)).unwrap_err() else { panic!() };
         assert!(faults.len() <= PARTS_MAX + 1);
+    }
+
+    #[test]
+    fn a_part_is_one_of_two() {
+        assert_eq!(part(None).unwrap(), None);
+        assert_eq!(part(Some("part=output")).unwrap(), Some(Part::Output));
+        assert!(part(Some("part=all")).is_err() && part(Some("part=input&part=output")).is_err());
     }
 
     #[test]

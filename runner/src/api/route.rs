@@ -23,9 +23,15 @@ pub enum Route {
     Cancel(ExecutionName),
     Resolve(ExecutionName),
     Replay(ExecutionName),
+    Dismiss(ExecutionName),
+    ShowNode(ExecutionName, StepId),
     Rerun(ExecutionName, StepId),
+    Inbox,
     PlanReplays,
     StartReplays,
+    ListReplays,
+    ShowReplay(Box<str>),
+    StopReplay(Box<str>),
     ListConnections,
     Reconnected(domain::ConnectionId),
 }
@@ -47,6 +53,45 @@ impl ExecutionName {
     }
 }
 
+/// Which automation is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AutomationName {
+    Id(AutomationId),
+    /// The tenant's one of this name that is not deleted.
+    Name(Box<str>),
+}
+
+/// Longest name of an automation that is looked up, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+
+/// What an id begins with: a text that does is no name, so that a slip in an id is told as one.
+const ID_PREFIX: &str = "aut_";
+
+impl AutomationName {
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Ok(id) = text.parse() {
+            return Some(Self::Id(id));
+        }
+        let is_name = (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.starts_with(ID_PREFIX);
+        is_name.then(|| Self::Name(text.into()))
+    }
+
+    /// The id, or the name.
+    pub(super) fn parts(named: Option<Self>) -> (Option<AutomationId>, Option<Box<str>>) {
+        match named {
+            Some(Self::Id(id)) => (Some(id), None),
+            Some(Self::Name(name)) => (None, Some(name)),
+            None => (None, None),
+        }
+    }
+}
+
+/// Whether a text can name a replay.
+pub(super) fn is_replay(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=64).contains(&text.len()) && text.bytes().all(is_plain)
+}
+
 /// One row of the API: method, path as the document has it, and what it takes to ask. None: nothing.
 pub const ROUTES: &[(Method, &str, Option<Scope>)] = &[
     (Method::GET, "/openapi.json", None),
@@ -62,9 +107,15 @@ pub const ROUTES: &[(Method, &str, Option<Scope>)] = &[
     (Method::POST, "/executions/{id}/cancel", Some(Scope::Operate)),
     (Method::POST, "/executions/{id}/resolve", Some(Scope::Operate)),
     (Method::POST, "/executions/{id}/replay", Some(Scope::Operate)),
+    (Method::POST, "/executions/{id}/dismiss", Some(Scope::Operate)),
+    (Method::GET, "/executions/{id}/nodes/{node}", Some(Scope::Read)),
     (Method::POST, "/executions/{id}/nodes/{node}/rerun", Some(Scope::Operate)),
+    (Method::GET, "/inbox", Some(Scope::Read)),
     (Method::POST, "/replays/plan", Some(Scope::Operate)),
     (Method::POST, "/replays", Some(Scope::Operate)),
+    (Method::GET, "/replays", Some(Scope::Read)),
+    (Method::GET, "/replays/{name}", Some(Scope::Read)),
+    (Method::POST, "/replays/{name}/stop", Some(Scope::Operate)),
     (Method::GET, "/connections", Some(Scope::Read)),
     (Method::POST, "/connections/{id}/reconnected", Some(Scope::Operate)),
 ];
@@ -87,6 +138,8 @@ impl Route {
     fn read(method: &Method, pattern: &str, names: &[&str]) -> Option<Self> {
         let workflow = || names.first()?.parse::<AutomationId>().ok();
         let execution = || ExecutionName::parse(names.first()?);
+        let node = || StepId::parse(names.get(1)?);
+        let replay = || names.first().filter(|name| is_replay(name)).map(|name| Box::from(*name));
         Some(match (method.as_str(), pattern) {
             ("GET", "/openapi.json") => Self::OpenApi,
             ("POST", "/workflows") => Self::CreateWorkflow,
@@ -101,9 +154,15 @@ impl Route {
             ("POST", "/executions/{id}/cancel") => Self::Cancel(execution()?),
             ("POST", "/executions/{id}/resolve") => Self::Resolve(execution()?),
             ("POST", "/executions/{id}/replay") => Self::Replay(execution()?),
-            ("POST", "/executions/{id}/nodes/{node}/rerun") => Self::Rerun(execution()?, StepId::parse(names.get(1)?)?),
+            ("POST", "/executions/{id}/dismiss") => Self::Dismiss(execution()?),
+            ("GET", "/executions/{id}/nodes/{node}") => Self::ShowNode(execution()?, node()?),
+            ("POST", "/executions/{id}/nodes/{node}/rerun") => Self::Rerun(execution()?, node()?),
+            ("GET", "/inbox") => Self::Inbox,
             ("POST", "/replays/plan") => Self::PlanReplays,
             ("POST", "/replays") => Self::StartReplays,
+            ("GET", "/replays") => Self::ListReplays,
+            ("GET", "/replays/{name}") => Self::ShowReplay(replay()?),
+            ("POST", "/replays/{name}/stop") => Self::StopReplay(replay()?),
             ("GET", "/connections") => Self::ListConnections,
             ("POST", "/connections/{id}/reconnected") => {
                 Self::Reconnected(domain::ConnectionId::parse(names.first()?).ok()?)
@@ -184,6 +243,7 @@ mod tests {
             ("/workflows/{id}", "/workflows/aut_00000000000000000000000000"),
             ("/executions/{id}", &format!("/executions/{RUN}")),
             ("/connections/{id}", "/connections/conn_a"),
+            ("{name}", "rep_1"),
         ];
         for (method, pattern, _) in ROUTES {
             let path = names.iter().fold((*pattern).to_owned(), |path, (place, name)| path.replace(place, name));

@@ -7,9 +7,15 @@ use domain::{ConnectionId, EndpointId, EventId, TenantId};
 use http::Method;
 use serde_json::{Value, json};
 
+mod document;
+mod full;
+
+use self::document::{Answered, answered_schemas, document, fits, read, validator};
 use super::*;
 use crate::automation::{ConnectionState, Listed, Stored};
 use crate::ids::{AutomationId, RunId, StepId, Version};
+use crate::replay::ReplayState;
+use crate::view::Part;
 
 /// A desk of two tenants in memory: whatever is asked of it carries its tenant.
 #[derive(Debug, Default)]
@@ -112,25 +118,35 @@ impl Desk for Book {
         self.last(asker, id)
     }
 
+    async fn named(&self, asker: &Asker, name: &str) -> Result<Option<Listed>, No> {
+        let page = self.workflows(asker, None, usize::MAX).await?;
+        Ok(page.items.into_iter().find(|one| *one.name == *name))
+    }
+
     async fn delete(&self, asker: &Asker, id: AutomationId) -> Result<(), No> {
         self.last(asker, id).map(drop)
     }
 
-    async fn start(&self, asker: &Asker, id: AutomationId, _: Start) -> Result<(RunId, bool), No> {
-        self.last(asker, id).map(|_| (run(1), true))
+    async fn start(&self, asker: &Asker, id: AutomationId, start: Start) -> Result<(RunId, bool), No> {
+        self.last(asker, id)?;
+        match start.idempotency_key.as_deref() {
+            Some("used") => Err(No::KeyReused),
+            _ => Ok((run(1), true)),
+        }
     }
 
     async fn executions(&self, asker: &Asker, filter: ExecutionFilter) -> Result<Page<Value>, No> {
         let own = self.runs.iter().filter(|(_, (whose, _))| *whose == asker.tenant);
-        let items = own.map(|(run, _)| json!({ "id": run, "status": "failed" })).take(filter.limit).collect();
+        if let Some(automation) = filter.automation {
+            self.acts.lock().unwrap().push(format!("list {automation}"));
+        }
+        let items = own.map(|(run, _)| full::line(&run.to_string())).take(filter.limit).collect();
         Ok(Page { items, next: Some("next-1".into()), is_stale: false })
     }
 
     async fn execution(&self, asker: &Asker, run: RunId) -> Result<Value, No> {
         self.act(asker, run, "show")?;
-        let nodes = json!([{ "id": "send", "status": "done", "durationMs": 3, "input": {}, "output": null,
-            "errorClass": null, "provider": null, "providerMessage": null, "userAction": null }]);
-        Ok(json!({ "id": run, "status": "succeeded", "failedAt": null, "nodes": nodes }))
+        Ok(full::run(&run.to_string()))
     }
 
     async fn runs_of(&self, asker: &Asker, event: EventId) -> Result<Vec<RunId>, No> {
@@ -141,10 +157,44 @@ impl Desk for Book {
     }
 
     async fn execution_of_event(&self, asker: &Asker, event: EventId) -> Result<Value, No> {
-        match self.runs_of(asker, event).await?.first() {
-            Some(run) => self.execution(asker, *run).await,
-            None => Err(No::NotFound),
-        }
+        let (mut shown, lines) = match self.runs_of(asker, event).await?.first() {
+            Some(run) => (self.execution(asker, *run).await?, vec![full::line(&run.to_string())]),
+            None if asker.tenant.as_str() == "acme" && event == self::event(5) => {
+                (json!({ "status": "no-run", "failedAt": null, "nodes": [] }), Vec::new())
+            }
+            None => return Err(No::NotFound),
+        };
+        shown["executionId"] = event.execution().to_string().into();
+        shown["eventId"] = event.to_string().into();
+        shown["runs"] = lines.into();
+        Ok(shown)
+    }
+
+    async fn node(&self, asker: &Asker, run: RunId, _: StepId) -> Result<Value, No> {
+        self.act(asker, run, "node").map(|()| full::node_of(&run.to_string()))
+    }
+
+    async fn payload(&self, asker: &Asker, run: RunId, node: StepId, part: Part) -> Result<Payload, No> {
+        self.act(asker, run, format!("payload {node} {part:?}"))?;
+        let (shown, is_truncated): (&[u8], bool) = match node.as_str() {
+            "cut" => (b"{\"a\": \"\xc3", true),
+            "bytes" => (b"\xff\0", false),
+            "text" => (b"<script>", false),
+            "gone" => return Err(No::Expired("its time was up".into())),
+            _ => (b"{\"a\":1}", false),
+        };
+        Ok(Payload { shown: Bytes::from_static(shown), bytes: 9, digest: [7; 32], is_truncated })
+    }
+
+    async fn inbox(&self, asker: &Asker, _: Option<Box<str>>, limit: usize) -> Result<Inbox, No> {
+        let dead = self.connections(asker).await?.into_iter().skip(1).collect();
+        let letters = vec![full::line(&run(1).to_string())].into_iter().take(limit).collect();
+        let dead_letters = Page { items: letters, next: Some("next-1".into()), is_stale: false };
+        Ok(Inbox { groups: vec![full::group()], is_partial: false, connections: dead, dead_letters })
+    }
+
+    async fn dismiss(&self, asker: &Asker, run: RunId, dismiss: Dismiss) -> Result<(), No> {
+        self.act(asker, run, format!("dismiss {}", dismiss.reason))
     }
 
     async fn cancel(&self, asker: &Asker, run: RunId) -> Result<(), No> {
@@ -152,7 +202,7 @@ impl Desk for Book {
     }
 
     async fn resolve(&self, asker: &Asker, run: RunId, resolve: Resolve) -> Result<(), No> {
-        self.act(asker, run, format!("resolve {} {:?}", resolve.step, resolve.choice))
+        self.act(asker, run, format!("resolve {} {:?}", resolve.node, resolve.choice))
     }
 
     async fn replay(&self, asker: &Asker, run: RunId, confirmed: Confirmed) -> Result<Replayed, No> {
@@ -160,23 +210,45 @@ impl Desk for Book {
             return Err(No::Unconfirmed("node send may charge twice".into()));
         }
         self.act(asker, run, "replay")?;
-        Ok(Replayed { replay: "rep_1".into(), runs: 1, run_ids: vec![run] })
+        Ok(Replayed { replay: "rep_1".into(), runs: 1, run_ids: vec![run], is_new: true })
     }
 
     async fn rerun(&self, asker: &Asker, run: RunId, step: StepId, rerun: Rerun) -> Result<u32, No> {
         self.act(asker, run, format!("rerun {step} {:?}", rerun.input)).map(|()| 2)
     }
 
-    async fn plan_replays(&self, _: &Asker, _: Replays) -> Result<PlannedReplay, No> {
+    async fn plan_replays(&self, _: &Asker, wanted: Replays) -> Result<PlannedReplay, No> {
+        self.acts.lock().unwrap().extend(wanted.automation.map(|automation| format!("plan {automation}")));
         let plan = json!({ "digest": "plan_1" });
-        Ok(PlannedReplay { plan, events: 3, runs: 3, may_duplicate: 2, conditions_failed: 0 })
+        Ok(PlannedReplay { plan, replay: "rep_2".into(), events: 3, runs: 3, may_duplicate: 2, conditions_failed: 0 })
     }
 
     async fn start_replays(&self, _: &Asker, start: StartReplays) -> Result<Replayed, No> {
         match start.plan["digest"].as_str() {
-            Some("plan_1") => Ok(Replayed { replay: "rep_2".into(), runs: 3, run_ids: Vec::new() }),
+            Some("plan_1") => {
+                let replay = start.name.unwrap_or_else(|| "rep_2".into());
+                Ok(Replayed { replay, runs: 3, run_ids: Vec::new(), is_new: true })
+            }
             _ => Err(No::PlanChanged("it counted 3 runs, and there are 4".into())),
         }
+    }
+
+    async fn replays(&self, _: &Asker) -> Result<Vec<ReplayProgress>, No> {
+        Ok([Some(ReplayState::UnderWay), Some(ReplayState::Done), Some(ReplayState::Stopped)].map(progress).to_vec())
+    }
+
+    async fn replay_of_name(&self, asker: &Asker, name: &str) -> Result<(ReplayProgress, ReplayRuns, bool), No> {
+        if asker.tenant.as_str() != "acme" || name != "rep_2" {
+            return Err(No::NotFound);
+        }
+        let runs = ReplayRuns { begun: 2, over: 2, succeeded: 1, failed: 1, needs_attention: 0, is_partial: false };
+        Ok((ReplayProgress { planned: None, ..progress(None) }, runs, false))
+    }
+
+    async fn stop_replay(&self, asker: &Asker, name: &str) -> Result<ReplayProgress, No> {
+        self.replay_of_name(asker, name).await?;
+        self.acts.lock().unwrap().push("stop".into());
+        Ok(progress(Some(ReplayState::Stopped)))
     }
 
     async fn connections(&self, _: &Asker) -> Result<Vec<(ConnectionId, ConnectionState)>, No> {
@@ -188,6 +260,10 @@ impl Desk for Book {
     async fn reconnected(&self, asker: &Asker, connection: ConnectionId) -> Result<u64, No> {
         if asker.tenant.as_str() == "acme" && connection.as_str() == "conn_b" { Ok(4) } else { Err(No::NotFound) }
     }
+}
+
+fn progress(state: Option<ReplayState>) -> ReplayProgress {
+    ReplayProgress { replay: "rep_2".into(), state, planned: Some(3), admitted: 2, refused: 0 }
 }
 
 fn asker(name: &str, scope: Scope) -> Asker {
@@ -214,10 +290,6 @@ async fn ask(api: &Api, scope: Scope, method: Method, path: &str, body: Option<V
     api.answer(Some(&asker("acme", scope)), request).await
 }
 
-fn read(answer: &ApiAnswer) -> Value {
-    if answer.body.is_empty() { Value::Null } else { serde_json::from_slice(&answer.body).unwrap() }
-}
-
 /// One good request for each row, in an order in which each finds what it needs.
 fn good() -> Vec<(Method, &'static str, String, Option<Value>, u16)> {
     let (aut, run, ex) = (AutomationId::from_bytes([1; 16]), run(1), event(1).to_string().replacen("evt_", "ex_", 1));
@@ -231,15 +303,25 @@ fn good() -> Vec<(Method, &'static str, String, Option<Value>, u16)> {
         (Method::PUT, "/workflows/{id}", format!("/workflows/{aut}"), document(), 200),
         (Method::GET, "/workflows/{id}", format!("/workflows/{aut}?version=1"), None, 200),
         (Method::POST, "/workflows/{id}/runs", format!("/workflows/{aut}/runs"), Some(json!({ "input": 1 })), 202),
-        (Method::GET, "/executions", "/executions?status=failed".into(), None, 200),
+        (Method::GET, "/executions", "/executions?status=failed&automation=mail&replay=rep_2".into(), None, 200),
         (Method::GET, "/executions/{id}", format!("/executions/{run}"), None, 200),
         (Method::GET, "/executions/{id}", format!("/executions/{ex}"), None, 200),
+        (Method::GET, "/executions/{id}", format!("/executions/{}", event(5)), None, 200),
+        (Method::GET, "/executions/{id}/nodes/{node}", format!("/executions/{run}/nodes/a%2Fb"), None, 200),
+        (
+            Method::POST,
+            "/executions/{id}/dismiss",
+            format!("/executions/{run}/dismiss"),
+            Some(json!({ "reason": "called them" })),
+            202,
+        ),
+        (Method::GET, "/inbox", "/inbox?limit=5".into(), None, 200),
         (Method::POST, "/executions/{id}/cancel", format!("/executions/{ex}/cancel"), None, 202),
         (
             Method::POST,
             "/executions/{id}/resolve",
             format!("/executions/{run}/resolve"),
-            Some(json!({ "step": "send", "choice": "continue-accept-gap" })),
+            Some(json!({ "node": "send", "choice": "continue-accept-gap" })),
             202,
         ),
         (Method::POST, "/executions/{id}/replay", format!("/executions/{run}/replay"), confirmed(), 202),
@@ -250,47 +332,27 @@ fn good() -> Vec<(Method, &'static str, String, Option<Value>, u16)> {
             Some(json!({ "input": { "to": "b" }, "confirmDuplicates": true })),
             202,
         ),
-        (Method::POST, "/replays/plan", "/replays/plan".into(), Some(json!({ "endpoint": "wh_1" })), 200),
+        (
+            Method::POST,
+            "/replays/plan",
+            "/replays/plan".into(),
+            Some(json!({ "endpoint": "wh_1", "automation": "mail" })),
+            200,
+        ),
         (
             Method::POST,
             "/replays",
             "/replays".into(),
-            Some(json!({ "plan": { "digest": "plan_1" }, "confirmDuplicates": true })),
+            Some(json!({ "plan": { "digest": "plan_1" }, "confirmDuplicates": true, "name": "rep_2" })),
             202,
         ),
+        (Method::GET, "/replays", "/replays".into(), None, 200),
+        (Method::GET, "/replays/{name}", "/replays/rep_2".into(), None, 200),
+        (Method::POST, "/replays/{name}/stop", "/replays/rep_2/stop".into(), None, 200),
         (Method::GET, "/connections", "/connections".into(), None, 200),
         (Method::POST, "/connections/{id}/reconnected", "/connections/conn_b/reconnected".into(), None, 200),
         (Method::DELETE, "/workflows/{id}", format!("/workflows/{aut}"), None, 204),
     ]
-}
-
-/// The document, with its references where validators look for them.
-fn document() -> Value {
-    serde_json::from_str(OPENAPI).unwrap()
-}
-
-fn validator(document: &Value, schema: &Value) -> jsonschema::Validator {
-    let mut whole = json!({ "components": document["components"] });
-    for (key, value) in schema.as_object().unwrap() {
-        whole[key] = value.clone();
-    }
-    jsonschema::draft202012::new(&whole).unwrap()
-}
-
-#[track_caller]
-fn fits(document: &Value, pattern: &str, method: &Method, answer: &ApiAnswer) {
-    let operation = &document["paths"][pattern][method.as_str().to_ascii_lowercase()];
-    let response = &operation["responses"][answer.status.to_string()];
-    assert!(response.is_object(), "{method} {pattern}: {} is not in the document", answer.status);
-    let Some(media) = answer.content_type else { return assert!(response.get("content").is_none()) };
-    let schema = &response["content"][media]["schema"];
-    assert!(schema.is_object(), "{method} {pattern} {}: {media} is not in the document", answer.status);
-    let validator = validator(document, schema);
-    let faults: Vec<_> = validator.iter_errors(&read(answer)).map(|fault| fault.to_string()).collect();
-    assert!(faults.is_empty(), "{method} {pattern} {}: {faults:?}\n{}", answer.status, read(answer));
-    for name in response["headers"].as_object().into_iter().flat_map(serde_json::Map::keys) {
-        assert!(answer.headers.iter().any(|(own, _)| own == name), "{method} {pattern}: no {name}");
-    }
 }
 
 #[test]
@@ -319,11 +381,14 @@ fn the_document_names_every_route_and_no_other() {
 async fn real_answers_are_as_the_document_says() {
     let (api, _) = api();
     let document = document();
-    let mut asked = std::collections::BTreeSet::new();
+    let (mut asked, mut answered) = (std::collections::BTreeSet::new(), Answered::default());
     for (method, pattern, path, body, status) in good() {
         let answer = ask(&api, Scope::Author, method.clone(), &path, body.clone()).await;
         assert_eq!(answer.status, status, "{method} {path}: {:?}", answer.body);
         fits(&document, pattern, &method, &answer);
+        if pattern != "/openapi.json" {
+            answered.take(&document, pattern, &method, &answer);
+        }
         let operation = &document["paths"][pattern][method.as_str().to_ascii_lowercase()];
         if let Some(body) = body {
             let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
@@ -332,6 +397,35 @@ async fn real_answers_are_as_the_document_says() {
         asked.insert((method.to_string(), pattern));
     }
     assert_eq!(asked.len(), ROUTES.len());
+    assert_eq!(answered.missing(&document), Vec::<String>::new(), "in the document, and in no answer");
+    let wrappers = ["Execution", "Run"];
+    let wanted: Vec<_> = answered_schemas(&document).into_iter().filter(|name| !wrappers.contains(&&**name)).collect();
+    let unseen: Vec<_> = wanted.iter().filter(|name| !answered.schemas().contains(&***name)).collect();
+    assert!(unseen.is_empty(), "{unseen:?}");
+}
+
+/// Every object of an answer is closed, so that a field which is not in the document fails the test above.
+#[test]
+fn what_is_answered_is_written_out_to_the_last_field() {
+    let document = document();
+    for name in answered_schemas(&document) {
+        let schema = &document["components"]["schemas"][&name];
+        let is_closed = schema["additionalProperties"] == false || schema["unevaluatedProperties"] == false;
+        assert!(is_closed || name == "RunFields" || schema["oneOf"].is_array(), "{name}");
+    }
+    let more = |of: &str, value: Value| {
+        let schema = json!({ "$ref": format!("#/components/schemas/{of}") });
+        let validator = validator(&document, &schema);
+        assert!(validator.is_valid(&value), "{of}");
+        let mut value = value;
+        value["surprise"] = 1.into();
+        assert!(!validator.is_valid(&value), "{of} takes what is not in it");
+        value.as_object_mut().unwrap().remove("surprise");
+        value.as_object_mut().unwrap().remove("status");
+        assert!(!validator.is_valid(&value), "{of} is taken without what is in it");
+    };
+    more("Execution", full::run("run_1"));
+    more("ExecutionLine", full::line("run_1"));
 }
 
 #[tokio::test]
@@ -378,7 +472,7 @@ async fn not_yours_is_not_there() {
     let theirs = book.create(&there, document).await.unwrap().stored.id;
     let nobodys = AutomationId::from_bytes([8; 16]);
     let confirmed = json!({ "confirmDuplicates": true });
-    let resolve = json!({ "step": "send", "choice": "continue-accept-gap" });
+    let resolve = json!({ "node": "send", "choice": "continue-accept-gap" });
     let paths = |run: String, aut: String| {
         vec![
             (Method::GET, format!("/workflows/{aut}"), None),
@@ -390,6 +484,11 @@ async fn not_yours_is_not_there() {
             (Method::POST, format!("/executions/{run}/resolve"), Some(resolve.clone())),
             (Method::POST, format!("/executions/{run}/replay"), Some(confirmed.clone())),
             (Method::POST, format!("/executions/{run}/nodes/send/rerun"), Some(confirmed.clone())),
+            (Method::POST, format!("/executions/{run}/dismiss"), Some(json!({ "reason": "seen" }))),
+            (Method::GET, format!("/executions/{run}/nodes/send"), None),
+            (Method::GET, format!("/executions/{run}/nodes/send?part=output"), None),
+            (Method::GET, format!("/replays/{aut}"), None),
+            (Method::POST, format!("/replays/{aut}/stop"), None),
         ]
     };
     let ids = [
@@ -467,6 +566,72 @@ async fn an_edit_of_what_somebody_else_has_edited_is_refused() {
     assert_eq!(api.answer(Some(&who), put("x")).await.status, 400);
 }
 
+/// A payload goes out as it is, and says what is known of the original.
+#[tokio::test]
+async fn a_payload_is_as_it_is_kept() {
+    let (api, book) = api();
+    let part = async |node: &str, part: &str| {
+        let path = format!("/executions/{}/nodes/{node}?part={part}", run(1));
+        ask(&api, Scope::Read, Method::GET, &path, None).await
+    };
+    for (node, media, is_truncated) in [
+        ("send", "application/json", false),
+        ("text", "text/plain; charset=utf-8", false),
+        ("cut", "text/plain; charset=utf-8", true),
+        ("bytes", "application/octet-stream", false),
+    ] {
+        let answer = part(node, "output").await;
+        assert_eq!((answer.status, answer.content_type), (200, Some(media)), "{node}");
+        let header = |name: &str| answer.headers.iter().find(|(own, _)| *own == name).map(|(_, value)| &**value);
+        assert_eq!(header("Tidegate-Payload-Truncated"), is_truncated.then_some("too-large"), "{node}");
+        assert_eq!((header("Tidegate-Payload-Bytes"), header("X-Content-Type-Options")), (Some("9"), Some("nosniff")));
+        assert!(header("Tidegate-Payload-Digest").is_some_and(|digest| digest.starts_with("blake3:0707")));
+    }
+    assert_eq!(part("send", "input").await.body, Bytes::from_static(b"{\"a\":1}"));
+    assert_eq!(book.acts.lock().unwrap().last().map(String::as_str), Some("payload send Input"));
+    let gone = part("gone", "output").await;
+    assert_eq!((gone.status, read(&gone)["code"].as_str()), (410, Some("input-expired")));
+    fits(&document(), "/executions/{id}/nodes/{node}", &Method::GET, &gone);
+    assert_eq!(part("send", "both").await.status, 400);
+    // An event that began several runs has several such nodes.
+    let several = format!("/executions/{}/nodes/send", event(2));
+    let several = ask(&api, Scope::Read, Method::GET, &several, None).await;
+    assert_eq!(several.status, 409);
+    fits(&document(), "/executions/{id}/nodes/{node}", &Method::GET, &several);
+}
+
+/// A name is as good as an id, and one that nobody has is told as a fault of what was sent.
+#[tokio::test]
+async fn an_automation_is_named_by_its_name() {
+    let (api, book) = api();
+    let created = ask(&api, Scope::Author, Method::POST, "/workflows", Some(json!({ "name": "a mail" }))).await;
+    let id = read(&created)["id"].as_str().unwrap().to_owned();
+    let listed = ask(&api, Scope::Read, Method::GET, "/workflows?name=a+mail", None).await;
+    assert_eq!(read(&listed)["workflows"][0]["id"], id);
+    let none = ask(&api, Scope::Read, Method::GET, "/workflows?name=another", None).await;
+    assert_eq!((none.status, read(&none)["workflows"].clone()), (200, json!([])));
+    ask(&api, Scope::Read, Method::GET, "/executions?automation=a%20mail", None).await;
+    ask(&api, Scope::Operate, Method::POST, "/replays/plan", Some(json!({ "automation": "a mail" }))).await;
+    assert_eq!(*book.acts.lock().unwrap(), [format!("list {id}"), format!("plan {id}")]);
+    let nobodys = ask(&api, Scope::Read, Method::GET, "/executions?automation=theirs", None).await;
+    assert_eq!((nobodys.status, read(&nobodys)["faults"][0]["path"].as_str()), (400, Some("?automation")));
+    let nobodys =
+        ask(&api, Scope::Operate, Method::POST, "/replays/plan", Some(json!({ "automation": "theirs" }))).await;
+    assert_eq!((nobodys.status, read(&nobodys)["faults"][0]["path"].as_str()), (400, Some("automation")));
+}
+
+#[tokio::test]
+async fn a_key_that_came_with_another_input_is_a_conflict() {
+    let (api, _) = api();
+    let created = ask(&api, Scope::Author, Method::POST, "/workflows", Some(json!({ "name": "mail" }))).await;
+    let path = format!("/workflows/{}/runs", read(&created)["id"].as_str().unwrap());
+    let mut request = ApiRequest::new(Method::POST, &path).with_json(&json!({ "input": 2 }));
+    request.idempotency_key = Some("used".into());
+    let answer = api.answer(Some(&asker("acme", Scope::Operate)), request).await;
+    assert_eq!((answer.status, read(&answer)["code"].as_str()), (409, Some("idempotency-conflict")));
+    fits(&document(), "/workflows/{id}/runs", &Method::POST, &answer);
+}
+
 /// Whatever is sent, there is an answer, and it is one of those that the document knows.
 #[test]
 fn no_request_panics() {
@@ -500,15 +665,17 @@ fn codes_are_documented() {
         No::Malformed(Vec::new()),
         No::Invalid(Vec::new()),
         No::TooLarge { bytes_max: 1 },
-        No::MediaType,
+        No::MediaType("application/json"),
         No::VersionConflict { last: 1 },
         No::NameTaken(why()),
+        No::KeyReused,
         No::State(why()),
         No::Unconfirmed(why()),
         No::Expired(why()),
         No::PlanChanged(why()),
         No::Full,
         No::Unavailable(why()),
+        No::Damaged(why()),
         No::Internal,
     ];
     let said: std::collections::BTreeSet<String> =

@@ -35,8 +35,8 @@ pub(crate) use quota::{
 };
 pub(crate) use runs::{
     Automations, AutomationsCheck, AutomationsList, AutomationsOf, AutomationsPut, AutomationsShow, AutomationsStart,
-    OfTenant, Runs, RunsList, RunsOf, RunsPlain, RunsQuarantined, RunsReconnected, RunsReplay, RunsRerun, RunsResolve,
-    RunsSetAside, RunsToken,
+    OfTenant, ReplaysOf, Runs, RunsDismiss, RunsInbox, RunsList, RunsOf, RunsPlain, RunsQuarantined, RunsReconnected,
+    RunsReplay, RunsReplays, RunsRerun, RunsResolve, RunsSetAside, RunsShow, RunsToken,
 };
 pub(crate) use signing::{SchemeAndKey, Send, Sign, SignForm, Verify};
 

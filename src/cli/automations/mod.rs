@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use http::Method;
+use runner::api::AutomationName;
 use serde_json::{Value, json};
 
 use super::Shell;
@@ -42,17 +43,21 @@ fn put(args: &AutomationsPut, shell: &mut Shell<'_>) -> Outcome {
     let at = |path: &str| of_tenant(&args.of.tenant, path);
     let document = |method, path| Question::new(method, path).document(media_type(&args.file), text.clone());
     let replace = |id: &str| document(Method::PUT, at(&format!("/workflows/{id}")));
-    let mut said = match args.id {
+    let mut said = match &args.id {
         Some(id) => {
             let version = args.if_version.map(std::num::NonZero::get);
-            asking.say(replace(&id.to_string()).if_version(version))?
+            let Some(id) = asking.automation(&args.of.tenant, id, json_form, shell)? else { return Ok(Exit::No) };
+            asking.say(replace(&id).if_version(version))?
         }
         None => asking.say(document(Method::POST, at("/workflows")))?,
     };
     // The one of this name is the one that is meant.
     if args.id.is_none() && said.body["code"] == "name-taken" {
-        let name = said.body["detail"].as_str().map(str::to_owned);
-        let Some(id) = of_name(&asking, args, name.as_deref(), shell)? else { return Ok(Exit::No) };
+        let name = said.body["detail"].as_str().and_then(AutomationName::parse);
+        let Some(name) = name else {
+            return Err(Failure::failed("another automation has this name", "say which one is meant with --id"));
+        };
+        let Some(id) = asking.automation(&args.of.tenant, &name, json_form, shell)? else { return Ok(Exit::No) };
         said = asking.say(replace(&id))?;
     }
     if !(200..300).contains(&said.status) {
@@ -72,32 +77,6 @@ fn put(args: &AutomationsPut, shell: &mut Shell<'_>) -> Outcome {
         shell.out.warn(format_args!("{} {}", part("path"), part("message")));
     }
     Ok(Exit::Yes)
-}
-
-/// The automation that has the name.
-fn of_name(
-    asking: &Asking,
-    args: &AutomationsPut,
-    name: Option<&str>,
-    shell: &mut Shell<'_>,
-) -> Outcome<Option<String>> {
-    let Some(name) = name else {
-        return Err(Failure::failed("another automation has this name", "say which one is meant with --id"));
-    };
-    let mut after = String::new();
-    loop {
-        let path = of_tenant(&args.of.tenant, &format!("/workflows?limit=200{after}"));
-        let Some(page) = asking.yes(Question::get(path), args.of.node.form.json, shell)? else { return Ok(None) };
-        let found = page["workflows"].as_array().into_iter().flatten();
-        let mut found = found.filter(|one| one["name"] == name && one["isDeleted"] == false);
-        if let Some(id) = found.next().and_then(|one| one["id"].as_str()) {
-            return Ok(Some(id.to_owned()));
-        }
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
-            None => return Err(Failure::plain("the automation of this name has gone meanwhile")),
-        }
-    }
 }
 
 fn list(args: &AutomationsList, shell: &mut Shell<'_>) -> Outcome {
@@ -138,9 +117,10 @@ fn list(args: &AutomationsList, shell: &mut Shell<'_>) -> Outcome {
 
 fn show(args: &AutomationsShow, shell: &mut Shell<'_>) -> Outcome {
     let version = args.number.map(|version| format!("?version={version}")).unwrap_or_default();
-    let path = of_tenant(&args.of.tenant, &format!("/workflows/{}{version}", args.id));
-    let json_form = args.of.node.form.json;
-    let said = Asking::of(&args.of.node, shell)?.yes(Question::get(path), json_form, shell)?;
+    let (asking, json_form) = (Asking::of(&args.of.node, shell)?, args.of.node.form.json);
+    let Some(id) = asking.automation(&args.of.tenant, &args.id, json_form, shell)? else { return Ok(Exit::No) };
+    let path = of_tenant(&args.of.tenant, &format!("/workflows/{id}{version}"));
+    let said = asking.yes(Question::get(path), json_form, shell)?;
     if let Some(shown) = &said {
         if json_form {
             shell.out.json(shown)?;
@@ -161,14 +141,15 @@ fn show(args: &AutomationsShow, shell: &mut Shell<'_>) -> Outcome {
 }
 
 fn delete(args: &AutomationsOf, shell: &mut Shell<'_>) -> Outcome {
-    let path = of_tenant(&args.of.tenant, &format!("/workflows/{}", args.id));
-    let json_form = args.of.node.form.json;
-    let said = Asking::of(&args.of.node, shell)?.yes(Question::new(Method::DELETE, path), json_form, shell)?;
+    let (asking, json_form) = (Asking::of(&args.of.node, shell)?, args.of.node.form.json);
+    let Some(id) = asking.automation(&args.of.tenant, &args.id, json_form, shell)? else { return Ok(Exit::No) };
+    let path = of_tenant(&args.of.tenant, &format!("/workflows/{id}"));
+    let said = asking.yes(Question::new(Method::DELETE, path), json_form, shell)?;
     if said.is_some() {
         if json_form {
-            shell.out.json(&json!({ "id": args.id, "isDeleted": true }))?;
+            shell.out.json(&json!({ "id": id, "isDeleted": true }))?;
         } else {
-            shell.out.line(format_args!("{} is deleted: no run begins any more, and its history stays", args.id))?;
+            shell.out.line(format_args!("{} is deleted: no run begins any more, and its history stays", safe(&id)))?;
         }
     }
     Ok(ended(said.as_ref()))
@@ -182,10 +163,11 @@ fn start(args: &AutomationsStart, shell: &mut Shell<'_>) -> Outcome {
             .map_err(|fault| Failure::usage(format_args!("the input is no JSON: {fault}"), "give a JSON value"))?;
         body["input"] = input;
     }
-    let path = of_tenant(&args.of.tenant, &format!("/workflows/{}/runs", args.id));
-    let json_form = args.of.node.form.json;
+    let (asking, json_form) = (Asking::of(&args.of.node, shell)?, args.of.node.form.json);
+    let Some(id) = asking.automation(&args.of.tenant, &args.id, json_form, shell)? else { return Ok(Exit::No) };
+    let path = of_tenant(&args.of.tenant, &format!("/workflows/{id}/runs"));
     let question = Question::new(Method::POST, path).json(&body);
-    let said = Asking::of(&args.of.node, shell)?.yes(question, json_form, shell)?;
+    let said = asking.yes(question, json_form, shell)?;
     if let Some(started) = &said {
         if json_form {
             shell.out.json(started)?;

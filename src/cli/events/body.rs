@@ -11,7 +11,7 @@ const TEXT_BYTES_MAX: usize = 64 * 1024;
 const HEX_BYTES_MAX: usize = 4 * 1024;
 
 /// The text, if every character in it can be shown as it is.
-pub(super) fn plain_text(body: &[u8]) -> Option<&str> {
+pub(in crate::cli) fn plain_text(body: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(body).ok()?;
     text.lines().all(is_plain).then_some(text)
 }

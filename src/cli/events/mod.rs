@@ -1,6 +1,6 @@
 //! `tidegate events …`: reading what was delivered, always for somebody.
 
-mod body;
+pub(super) mod body;
 mod export;
 mod list;
 mod redact;

@@ -16,7 +16,7 @@ pub(super) fn cancel(args: &RunsOf, shell: &mut Shell<'_>) -> Outcome {
 
 pub(super) fn resolve(args: &RunsResolve, shell: &mut Shell<'_>) -> Outcome {
     let path = of_tenant(&args.of.tenant, &format!("/executions/{}/resolve", named(args.execution)));
-    let body = json!({ "step": args.node.as_str(), "choice": args.choice.word() });
+    let body = json!({ "node": args.node.as_str(), "choice": args.choice.word() });
     let asking = Asking::of(&args.of.node, shell)?;
     let said = asking.yes(Question::new(Method::POST, path).json(&body), args.of.node.form.json, shell)?;
     tell(said.as_ref(), "it is written down, and the run goes on", args.of.node.form.json, shell)

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use domain::TenantId;
 use domain::text::Untrusted;
 use http::Method;
-use runner::api::ExecutionName;
+use runner::api::{AutomationName, ExecutionName};
 use serde_json::Value;
 
 use super::super::args::RunsPlain;
 use super::super::events::source::unanswered;
 use super::super::exit::{Exit, Failure, Outcome};
 use super::super::{Shell, block_on, running};
-use crate::control::client::{Client, RunnerAsk, RunnerSaid};
+use crate::control::client::{Client, RunnerAsk, RunnerBytes, RunnerSaid};
 
 /// One who asks: the socket was found.
 #[derive(Debug)]
@@ -64,12 +64,41 @@ impl Asking {
 
     /// Whatever it says.
     pub(in crate::cli) fn say(&self, question: Question) -> Outcome<RunnerSaid> {
+        self.bytes(question)?.json().map_err(|error| unanswered(&error))
+    }
+
+    /// The same, as it is.
+    pub(in crate::cli) fn bytes(&self, question: Question) -> Outcome<RunnerBytes> {
         let Question { method, path, content_type, if_match, body } = question;
         block_on(async {
             let mut client = Client::connect(&self.socket).await.map_err(|error| unanswered(&error))?;
             let asked = RunnerAsk { method, path: &path, content_type, if_match, body };
             client.runner(asked).await.map_err(|error| unanswered(&error))
         })
+    }
+
+    /// The id of an automation. None where there is none of the name, which is told then.
+    pub(in crate::cli) fn automation(
+        &self,
+        tenant: &TenantId,
+        name: &AutomationName,
+        json: bool,
+        shell: &mut Shell<'_>,
+    ) -> Outcome<Option<String>> {
+        let AutomationName::Name(text) = name else { return Ok(Some(called(name))) };
+        let path = of_tenant(tenant, &format!("/workflows?name={}", called(name)));
+        let Some(page) = self.yes(Question::get(path), json, shell)? else { return Ok(None) };
+        let found = page["workflows"].as_array().and_then(|found| found.first());
+        if let Some(id) = found.and_then(|one| one["id"].as_str()) {
+            return Ok(Some(id.to_owned()));
+        }
+        if json {
+            shell.out.json(&serde_json::json!({ "code": "not-found", "automation": text }))?;
+        } else {
+            let text = safe(text);
+            shell.out.line(format_args!("no automation is called {text}; one that is deleted has only its id"))?;
+        }
+        Ok(None)
     }
 
     /// What it says, if it is yes; a refusal is told, and none.
@@ -127,6 +156,17 @@ pub(in crate::cli) fn ended(said: Option<&Value>) -> Exit {
 /// What came over the socket, safe for a terminal.
 pub(in crate::cli) fn safe(text: &str) -> String {
     Untrusted::with_limit(text.as_bytes(), 4096).to_string()
+}
+
+/// An automation, as a query has it (RFC 3986, 2.1).
+pub(in crate::cli) fn called(name: &AutomationName) -> String {
+    let text = match name {
+        AutomationName::Id(id) => return id.to_string(),
+        AutomationName::Name(name) => name,
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let one = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(one).collect()
 }
 
 pub(in crate::cli) fn of_tenant(tenant: &TenantId, path: &str) -> String {

@@ -23,7 +23,7 @@ pub(super) fn list(args: &OfTenant, shell: &mut Shell<'_>) -> Outcome {
     Ok(Exit::Yes)
 }
 
-fn table(lines: &[Value], shell: &mut Shell<'_>) -> Outcome<()> {
+pub(super) fn table(lines: &[Value], shell: &mut Shell<'_>) -> Outcome<()> {
     if lines.is_empty() {
         return shell.out.line("no connections");
     }
@@ -46,7 +46,8 @@ pub(super) fn reconnected(args: &RunsReconnected, shell: &mut Shell<'_>) -> Outc
     } else {
         let name = body["id"].as_str().map(safe).unwrap_or_default();
         let released = body["runsReleased"].as_u64().unwrap_or_default();
-        shell.out.line(format_args!("{name}: it works again; {released} runs go on"))?;
+        let runs = if released == 1 { "1 run goes".to_owned() } else { format!("{released} runs go") };
+        shell.out.line(format_args!("{name}: it works again; {runs} on"))?;
     }
     Ok(Exit::Yes)
 }

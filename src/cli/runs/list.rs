@@ -8,7 +8,7 @@ use super::super::args::{RunsList, RunsQuarantined};
 use super::super::exit::{Exit, Outcome};
 use super::super::out::Tone;
 use super::super::table::{Cell, Table};
-use super::ask::{Asking, Question, of_tenant};
+use super::ask::{Asking, Question, called, of_tenant};
 
 pub(super) fn run(args: &RunsList, shell: &mut Shell<'_>) -> Outcome {
     let asking = Asking::of(&args.of.node, shell)?;
@@ -16,11 +16,13 @@ pub(super) fn run(args: &RunsList, shell: &mut Shell<'_>) -> Outcome {
     let mut filter = Vec::new();
     let mut add = |name: &str, value: Option<String>| filter.extend(value.map(|value| format!("{name}={value}")));
     let statuses: Vec<_> = args.status.iter().map(|status| StatusWord::of(*status)).collect();
-    add("automation", args.automation.map(|id| id.to_string()));
+    add("automation", args.automation.as_ref().map(called));
     add("status", (!statuses.is_empty()).then(|| statuses.join(",")));
     add("cause", args.cause.map(|cause| cause.word().to_owned()));
     add("endpoint", args.endpoint.as_ref().map(ToString::to_string));
     add("connection", args.connection.as_ref().map(ToString::to_string));
+    add("event", args.event.map(|event| event.to_string()));
+    add("replay", args.replay.clone());
     add("class", args.class.map(|class| class.code().to_owned()));
     add("deadLetters", args.dead_letters.then(|| "true".to_owned()));
     add("from", args.since.map(|when| when.unix_ms(now_unix_ms).to_string()));
@@ -72,7 +74,7 @@ pub(super) fn quarantined(args: &RunsQuarantined, shell: &mut Shell<'_>) -> Outc
     Ok(Exit::Yes)
 }
 
-fn table(lines: &[Value], with_tenant: bool, shell: &mut Shell<'_>) -> Outcome<()> {
+pub(super) fn table(lines: &[Value], with_tenant: bool, shell: &mut Shell<'_>) -> Outcome<()> {
     if lines.is_empty() {
         return shell.out.line("no such run");
     }

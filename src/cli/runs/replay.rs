@@ -1,6 +1,7 @@
 //! `tidegate runs replay`.
 
 use http::Method;
+use runner::api::AutomationName;
 use serde_json::{Value, json};
 
 use super::super::Shell;
@@ -35,7 +36,10 @@ pub(super) fn run(args: &RunsReplay, shell: &mut Shell<'_>) -> Outcome {
     if !json_form {
         counted(&plan, shell)?;
     }
-    let what = json!({ "plan": plan["plan"], "confirmDuplicates": true });
+    let mut what = json!({ "plan": plan["plan"], "confirmDuplicates": true });
+    if let Some(name) = &args.name {
+        what["name"] = name.as_str().into();
+    }
     let start = Question::new(Method::POST, of_tenant(&args.of.tenant, "/replays")).json(&what);
     let said = asking.yes(start, json_form, shell)?;
     if let Some(said) = &said {
@@ -51,7 +55,7 @@ fn which(args: &RunsReplay, now_unix_ms: u64) -> Value {
             what[name] = value;
         }
     };
-    put("automation", args.automation.map(|id| id.to_string().into()));
+    put("automation", args.automation.as_ref().map(meant));
     put("endpoint", args.endpoint.as_ref().map(|id| id.to_string().into()));
     put("from", args.since.map(|when| when.unix_ms(now_unix_ms).into()));
     put("to", args.until.map(|when| when.unix_ms(now_unix_ms).into()));
@@ -60,6 +64,14 @@ fn which(args: &RunsReplay, now_unix_ms: u64) -> Value {
         None => put("which", Some(args.which.word().into())),
     }
     what
+}
+
+/// As a body has it.
+fn meant(name: &AutomationName) -> Value {
+    match name {
+        AutomationName::Id(id) => id.to_string().into(),
+        AutomationName::Name(name) => (**name).into(),
+    }
 }
 
 fn counted(plan: &Value, shell: &mut Shell<'_>) -> Outcome<()> {
@@ -85,7 +97,16 @@ fn begun(said: &Value, json_form: bool, shell: &mut Shell<'_>) -> Outcome<()> {
     }
     let text = |key: &str| said[key].as_str().map(safe).unwrap_or_default();
     let runs = said["runs"].as_u64().unwrap_or_default();
-    shell.out.line(format_args!("replay {}: {runs} runs, behind whatever is live", text("replay")))?;
+    let name = text("replay");
+    let what = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+    if said["isNew"] == false {
+        shell.out.line(format_args!(
+            "replay {name} was begun before: what is missing of its {what} is begun, and nothing twice"
+        ))?;
+        shell.out.remark("--name does it again, as another replay");
+    } else {
+        shell.out.line(format_args!("replay {name}: {what}"))?;
+    }
     for run in said["runIds"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         shell.out.line(safe(run))?;
     }

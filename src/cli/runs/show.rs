@@ -1,26 +1,54 @@
 //! `tidegate runs show`.
 
 use domain::TenantId;
-use runner::view::{self, ExecutionView, LineView};
+use runner::view::{self, ExecutionView, LineView, NodeOfRun};
 use serde_json::Value;
 
 use super::super::Shell;
-use super::super::args::RunsOf;
-use super::super::exit::{Failure, Outcome};
-use super::ask::{Asking, Question, ended, named, of_tenant};
+use super::super::args::RunsShow;
+use super::super::events::body::plain_text;
+use super::super::events::source::unanswered;
+use super::super::exit::{Exit, Failure, Outcome};
+use super::ask::{Asking, Question, ended, named, of_tenant, refused};
 
-pub(super) fn run(args: &RunsOf, shell: &mut Shell<'_>) -> Outcome {
-    let path = of_tenant(&args.of.tenant, &format!("/executions/{}", named(args.execution)));
+pub(super) fn run(args: &RunsShow, shell: &mut Shell<'_>) -> Outcome {
+    let mut path = of_tenant(&args.of.tenant, &format!("/executions/{}", named(args.execution)));
+    if let Some(node) = &args.node {
+        path.push_str(&format!("/nodes/{}", node.as_str().replace('/', "%2F")));
+    }
+    let part = [("input", args.input), ("output", args.output)].into_iter().find(|(_, is_wanted)| *is_wanted);
+    if let Some((part, _)) = part {
+        return payload(&format!("{path}?part={part}"), args, shell);
+    }
     let json_form = args.of.node.form.json;
     let said = Asking::of(&args.of.node, shell)?.yes(Question::get(path), json_form, shell)?;
     if let Some(shown) = &said {
         if json_form {
             shell.out.json(shown)?;
+        } else if args.node.is_some() {
+            shell.out.text(view::draw_node(&read::<NodeOfRun>(shown)?))?;
         } else {
             tell(shown, &args.of.tenant, shell)?;
         }
     }
     Ok(ended(said.as_ref()))
+}
+
+/// Writes what was sent or answered as it is kept, to whoever is no terminal that it could do something to.
+fn payload(path: &str, args: &RunsShow, shell: &mut Shell<'_>) -> Outcome {
+    let said = Asking::of(&args.of.node, shell)?.bytes(Question::get(path))?;
+    if said.status != 200 {
+        refused(&said.json().map_err(|error| unanswered(&error))?, false, shell)?;
+        return Ok(Exit::No);
+    }
+    if shell.out.is_terminal() && plain_text(&said.body).is_none() {
+        return Err(Failure::failed("the payload is not text, and this is a terminal", "redirect it into a file"));
+    }
+    shell.out.bytes(&said.body)?;
+    if said.is_truncated {
+        shell.out.warn("it was too large to be kept whole: this is its beginning");
+    }
+    Ok(Exit::Yes)
 }
 
 fn tell(shown: &Value, tenant: &TenantId, shell: &mut Shell<'_>) -> Outcome<()> {
@@ -45,7 +73,7 @@ fn tell(shown: &Value, tenant: &TenantId, shell: &mut Shell<'_>) -> Outcome<()> 
     Ok(())
 }
 
-fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Outcome<T> {
+pub(super) fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Outcome<T> {
     serde_json::from_value(value.clone()).map_err(|fault| {
         Failure::failed(format_args!("the answer is of another form: {fault}"), "is the appliance of another version?")
     })

@@ -3,6 +3,8 @@
 mod automations;
 mod errors;
 mod executions;
+mod inbox;
+mod nodes;
 mod operations;
 mod replays;
 
@@ -12,11 +14,12 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use async_trait::async_trait;
 use domain::{Clock, ConnectionId, EndpointId, EventId};
 use runner::api::{
-    Asker, Confirmed, Desk, Document, DocumentFault, ExecutionFilter, No, Page, PlannedReplay, Replayed, Replays,
-    Rerun, Resolve, Saved, Start, StartReplays,
+    Asker, Confirmed, Desk, Dismiss, Document, DocumentFault, ExecutionFilter, Inbox, No, Page, Payload, PlannedReplay,
+    ReplayProgress, ReplayRuns, Replayed, Replays, Rerun, Resolve, Saved, Start, StartReplays,
 };
 use runner::automation::{ConnectionState, Listed, Stored};
 use runner::ids::{AutomationId, RunId, StepId, Version};
+use runner::view::Part;
 use serde_json::Value;
 
 use super::config::InForce;
@@ -82,6 +85,10 @@ impl Desk for OpenDesk {
         automations::get(&*self.live()?, asker, id, version).await
     }
 
+    async fn named(&self, asker: &Asker, name: &str) -> Result<Option<Listed>, No> {
+        automations::named(&*self.live()?, asker, name).await
+    }
+
     async fn delete(&self, asker: &Asker, id: AutomationId) -> Result<(), No> {
         automations::delete(&*self.live()?, asker, id).await
     }
@@ -106,13 +113,29 @@ impl Desk for OpenDesk {
         executions::of_event(&self.live()?, asker, event, self.clock.unix_ms()).await
     }
 
+    async fn node(&self, asker: &Asker, run: RunId, node: StepId) -> Result<Value, No> {
+        nodes::show(&self.live()?, asker, run, &node, self.clock.unix_ms()).await
+    }
+
+    async fn payload(&self, asker: &Asker, run: RunId, node: StepId, part: Part) -> Result<Payload, No> {
+        nodes::payload(&*self.live()?, asker, run, &node, part).await
+    }
+
+    async fn inbox(&self, asker: &Asker, after: Option<Box<str>>, limit: usize) -> Result<Inbox, No> {
+        inbox::show(&*self.live()?, asker, after, limit).await
+    }
+
+    async fn dismiss(&self, asker: &Asker, run: RunId, dismiss: Dismiss) -> Result<(), No> {
+        inbox::dismiss(&*self.live()?, asker, run, &dismiss).await
+    }
+
     async fn cancel(&self, asker: &Asker, run: RunId) -> Result<(), No> {
         self.live()?.acts.cancel(&asker.tenant, run, &asker.by).await.map_err(|error| errors::act(&error))
     }
 
     async fn resolve(&self, asker: &Asker, run: RunId, resolve: Resolve) -> Result<(), No> {
         let live = self.live()?;
-        let done = live.acts.resolve(&asker.tenant, run, &resolve.step, resolve.choice, &asker.by).await;
+        let done = live.acts.resolve(&asker.tenant, run, &resolve.node, resolve.choice, &asker.by).await;
         done.map_err(|error| errors::act(&error))
     }
 
@@ -132,25 +155,27 @@ impl Desk for OpenDesk {
         replays::start(&*self.live()?, asker, start).await
     }
 
+    async fn replays(&self, asker: &Asker) -> Result<Vec<ReplayProgress>, No> {
+        Ok(replays::list(&*self.live()?, asker))
+    }
+
+    async fn replay_of_name(&self, asker: &Asker, name: &str) -> Result<(ReplayProgress, ReplayRuns, bool), No> {
+        replays::show(&*self.live()?, asker, name).await
+    }
+
+    async fn stop_replay(&self, asker: &Asker, name: &str) -> Result<ReplayProgress, No> {
+        replays::stop(&*self.live()?, asker, name).await
+    }
+
     async fn connections(&self, asker: &Asker) -> Result<Vec<(ConnectionId, ConnectionState)>, No> {
-        let live = self.live()?;
-        let dead = live.definitions.needing_reconnect(&asker.tenant).await.map_err(|error| errors::store(&error))?;
-        let config = self.config.load();
-        let own = config.connections.get(&asker.tenant).into_iter().flat_map(|own| own.keys().cloned());
-        let mut all: Vec<_> = own.map(|id| (id, ConnectionState::Connected)).collect();
-        for (id, state) in &mut all {
-            if let Some((_, found)) = dead.iter().find(|(dead, _)| dead == id) {
-                *state = found.clone();
-            }
-        }
-        all.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
-        Ok(all)
+        inbox::connections(&*self.live()?, &self.config.load(), asker).await
     }
 
     async fn reconnected(&self, asker: &Asker, connection: ConnectionId) -> Result<u64, No> {
-        if self.config.load().connection(&asker.tenant, &connection).is_none() {
+        let live = self.live()?;
+        if !inbox::has_connection(&live, &self.config.load(), asker, &connection).await? {
             return Err(No::NotFound);
         }
-        executions::reconnected(&*self.live()?, asker, &connection).await
+        executions::reconnected(&live, asker, &connection).await
     }
 }

@@ -34,10 +34,13 @@ pub(super) struct Door {
 impl Door {
     async fn answer(&self, exchange: &mut Exchange) -> ApiAnswer {
         let source = ratelimit::Source::of(exchange.peer().ip());
-        if self.unauthenticated.admits(source, ENDPOINT).is_err() {
+        // Who has a token that counts is let in whatever else comes from there: recognising one costs a hash, and whoever
+        // could find one by trying has found it by then.
+        let recognised = self.recognise(exchange);
+        if !matches!(recognised, Ok(Some(_))) && self.unauthenticated.admits(source, ENDPOINT).is_err() {
             return No::Throttled.answer();
         }
-        let Ok(asker) = self.recognise(exchange) else {
+        let Ok(asker) = recognised else {
             self.unauthenticated.failed(source, ENDPOINT);
             return No::Unproved.answer();
         };

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::beginnings::Beginnings;
 use super::calls::{Dialling, Signing, WayOut};
 use super::config::{ConnectionsInForce, InForce};
 use super::metered::Metered;
@@ -57,6 +58,8 @@ pub(super) struct Opening {
 pub(crate) struct Live {
     pub(super) ledger: Arc<dyn LedgerStore>,
     embedded: Arc<EmbeddedLedger>,
+    /// Watches that no part of what is kept goes unnoticed.
+    beginnings: Arc<Beginnings>,
     pub(super) definitions: Arc<dyn DefinitionStore>,
     pub(super) automations: Arc<dyn Automations>,
     pub(super) connectors: Arc<dyn Connectors>,
@@ -114,7 +117,9 @@ impl Opening {
         let inner: Arc<dyn LedgerStore> = Arc::<EmbeddedLedger>::clone(&embedded);
         let counts = Arc::clone(&self.metrics.counts);
         let ledger: Arc<dyn LedgerStore> = Arc::new(Metered { inner, counts, clock: Arc::clone(clock) });
-        let definitions = self.definitions().await?;
+        let kept = self.definitions().await?;
+        let definitions: Arc<dyn DefinitionStore> = Arc::<EmbeddedDefinitions>::clone(&kept);
+        let beginnings = Arc::new(Beginnings::new(directory, Arc::clone(&embedded), kept)?);
         let automations = CompiledAutomations::new(Arc::clone(&definitions), Bounds::default());
         let automations: Arc<dyn Automations> = Arc::new(Compiled(automations));
         let settings = IndexSettings { metadata: file.retention.metadata, ..IndexSettings::default() };
@@ -169,6 +174,7 @@ impl Opening {
         let live = Live {
             ledger,
             embedded,
+            beginnings,
             definitions,
             automations,
             connectors,
@@ -236,7 +242,7 @@ impl Opening {
         opened.await.map_err(|_| "opening the ledger ended in a fault of ours".to_owned())?
     }
 
-    async fn definitions(&self) -> Result<Arc<dyn DefinitionStore>, String> {
+    async fn definitions(&self) -> Result<Arc<EmbeddedDefinitions>, String> {
         let file = &self.appliance.runner;
         let mut settings = definitions::Settings::new(file.directory.join("definitions"));
         settings.reserve_bytes = file.payloads.reserve_bytes;
@@ -371,6 +377,7 @@ impl Live {
     /// What is wrong with it, in sentences.
     pub(super) fn alarms(&self, lag_alarm: Duration, now_unix_ms: u64) -> Vec<String> {
         let mut alarms = self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        alarms.extend(self.beginnings.alarms().iter().cloned());
         if let Some(status) = self.admission.as_ref().map(admission::Handle::status) {
             if let Some(halt) = status.halt {
                 alarms.push(format!("runner: admission is halted: {}", halt.reason));
@@ -397,7 +404,8 @@ impl Live {
             let stat = embedded.stat();
             json!({
                 "openRuns": stat.open_runs,
-                "runsEver": stat.tombstones,
+                // The index counts what it has written, and what it wrote twice counts twice until it is put together.
+                "runsEverApproximately": stat.tombstones,
                 "unindexed": stat.unindexed,
                 "indexBytes": stat.index_bytes,
                 "indexFailed": stat.index_failed.map(|why| why.to_string()),
@@ -409,8 +417,12 @@ impl Live {
     }
 
     async fn look(&self) {
-        let embedded = Arc::clone(&self.embedded);
-        if let Ok(stat) = tokio::task::spawn_blocking(move || embedded.stat()).await {
+        let (embedded, beginnings) = (Arc::clone(&self.embedded), Arc::clone(&self.beginnings));
+        let looked = tokio::task::spawn_blocking(move || {
+            beginnings.keep();
+            embedded.stat()
+        });
+        if let Ok(stat) = looked.await {
             let bytes = stat.journal.bytes_used + stat.history.bytes_used + stat.index_bytes;
             self.seen.open_runs.store(stat.open_runs as u64, Ordering::Relaxed);
             self.seen.ledger_bytes.store(bytes, Ordering::Relaxed);
@@ -423,7 +435,9 @@ impl Live {
                     faults.push(format!("runner: the {name} has no room: nothing is admitted, and steps wait"));
                 }
                 if journal.damaged > 0 {
-                    faults.push(format!("runner: the {name} is damaged in {} places", journal.damaged));
+                    let places =
+                        if journal.damaged == 1 { "1 place".into() } else { format!("{} places", journal.damaged) };
+                    faults.push(format!("runner: the {name} is damaged in {places}"));
                 }
             }
             let is_poisoned = *self.index.following().borrow() == Following::Failing(IndexError::Poisoned);
@@ -442,8 +456,12 @@ impl Live {
             replays.shutdown().await;
         }
         self.index.close().await;
-        let embedded = Arc::clone(&self.embedded);
-        if tokio::task::spawn_blocking(move || embedded.close()).await.is_err() {
+        let (embedded, beginnings) = (Arc::clone(&self.embedded), Arc::clone(&self.beginnings));
+        let closed = tokio::task::spawn_blocking(move || {
+            beginnings.keep();
+            embedded.close();
+        });
+        if closed.await.is_err() {
             tracing::error!("the ledger was not closed: the next start is as after a crash");
         }
     }

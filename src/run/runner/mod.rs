@@ -15,6 +15,7 @@
 //! what they are at; the way out, where it is this node's, takes their last answers in the meantime. What is not finished by
 //! then is in the ledger as what it is: an intent without an outcome.
 
+mod beginnings;
 mod calls;
 mod config;
 mod desk;

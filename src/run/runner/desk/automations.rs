@@ -103,6 +103,21 @@ pub(super) async fn list(
     Ok(Page { items, next, is_stale: false })
 }
 
+/// The one of this name that is not deleted.
+pub(super) async fn named(live: &Live, asker: &Asker, name: &str) -> Result<Option<Listed>, No> {
+    let found = live.definitions.by_name(&asker.tenant, name).await.map_err(|error| errors::store(&error))?;
+    let Some(id) = found else { return Ok(None) };
+    let stored = get(live, asker, id, None).await?;
+    Ok(Some(Listed {
+        id,
+        name: stored.name,
+        version: stored.version,
+        is_enabled: stored.is_enabled,
+        is_deleted: stored.is_deleted,
+        at_unix_ms: stored.at_unix_ms,
+    }))
+}
+
 pub(super) async fn delete(live: &Live, asker: &Asker, id: AutomationId) -> Result<(), No> {
     let was_there =
         live.definitions.delete(&asker.tenant, id, &asker.by).await.map_err(|error| errors::store(&error))?;

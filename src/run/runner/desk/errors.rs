@@ -13,7 +13,7 @@ pub(super) fn act(error: &ActError) -> No {
             No::Unconfirmed("its effect may happen twice: say that you accept it (confirmDuplicates)".into())
         }
         ActError::Busy | ActError::Unavailable(_) => No::Unavailable(error.to_string().into()),
-        ActError::By => No::Internal,
+        ActError::By | ActError::Reason => No::Internal,
         ActError::Over
         | ActError::Cancelling
         | ActError::NoStep
@@ -23,7 +23,8 @@ pub(super) fn act(error: &ActError) -> No {
         | ActError::TooOften
         | ActError::Quarantined
         | ActError::NothingToRelease
-        | ActError::ChooseInstead => No::State(error.to_string().into()),
+        | ActError::ChooseInstead
+        | ActError::NoDeadLetter => No::State(error.to_string().into()),
     }
 }
 
@@ -71,6 +72,20 @@ pub(super) fn index(error: IndexError) -> No {
         IndexError::Ledger(error) => read(error),
         IndexError::Unavailable(why) => No::Unavailable(why),
         IndexError::Poisoned | IndexError::Locked | IndexError::Closed => No::Unavailable(error.to_string().into()),
+    }
+}
+
+/// What an operator is told of a ledger that cannot be read whole: where, and what that leaves to be done.
+pub(super) fn rebuild(error: IndexError) -> No {
+    match error {
+        IndexError::Ledger(ReadError::Damaged(why)) => {
+            tracing::error!(%why, "the index of runs cannot be made anew: the ledger is damaged");
+            let kept = "the index that serves stays as it was, and is followed on. Stop the appliance and put the files \
+                        back from a copy, then do this again; without one, runs that have records there cannot be read, \
+                        and all others can";
+            No::Damaged(format!("{why}. {kept}").into())
+        }
+        other => index(other),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::{ConnectionId, EventId};
 use runner::api::{Asker, CauseWord, ExecutionFilter, No, Page, Rerun, Start};
+use runner::automation::Kind;
 use runner::engine::{Duplicate, PortError};
 use runner::ids::{AutomationId, RunId, StepId, Version};
 use runner::index::{CauseKind, Cursor, Park, RunFilter, RunRow};
@@ -19,7 +20,7 @@ use super::super::live::Live;
 use super::{automations, errors};
 
 /// How long a list waits for the index to have what is durable.
-const CATCH_UP: Duration = Duration::from_secs(2);
+pub(super) const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// Pages of the index that are looked through for one answer, where a filter is looked at run by run.
 const PAGES_MAX: usize = 64;
@@ -54,6 +55,7 @@ pub(super) async fn start(
     let input = Bytes::from(start.input.to_string());
     let input = live.payloads.keep(&asker.tenant, input).await;
     let input = input.map_err(|error| No::Unavailable(error.to_string().into()))?;
+    let meant = (input.bytes, input.digest);
     let deadline = u64::try_from(automation.deadline.as_millis()).unwrap_or(u64::MAX);
     let admitted = Admitted {
         automation: id,
@@ -64,7 +66,18 @@ pub(super) async fn start(
         input: Some(input),
     };
     let is_new = admit(live, asker, run, admitted, now_unix_ms).await?;
+    if !is_new && input_of(live, asker, run).await?.is_some_and(|before| before != meant) {
+        return Err(No::KeyReused);
+    }
     Ok((run, is_new))
+}
+
+/// Length and digest of what a run began with. None of one whose records are past their retention: whoever asks again by
+/// then is told of that run, as of any other that there was.
+async fn input_of(live: &Live, asker: &Asker, run: RunId) -> Result<Option<(u64, [u8; 32])>, No> {
+    let records = live.ledger.read(&asker.tenant, run).await.map_err(errors::read)?;
+    let Some(Body::Admitted(before)) = records.first().map(|record| &record.body) else { return Ok(None) };
+    Ok(before.input.as_ref().map(|input| (input.bytes, input.digest)))
 }
 
 /// Says whether the run is a new one: one of the same id is the same run.
@@ -117,6 +130,8 @@ pub(super) async fn list(live: &Live, asker: &Asker, filter: ExecutionFilter) ->
         automation: filter.automation,
         statuses: filter.statuses.clone(),
         failure: filter.class,
+        event: filter.event,
+        replay: filter.replay.clone(),
         cause: filter.cause.map(|cause| match cause {
             CauseWord::Event => CauseKind::Event,
             CauseWord::Replay => CauseKind::Replay,
@@ -125,7 +140,6 @@ pub(super) async fn list(live: &Live, asker: &Asker, filter: ExecutionFilter) ->
         from_unix_ms: filter.from_unix_ms,
         before_unix_ms: filter.to_unix_ms,
         dead_letters: filter.dead_letters,
-        ..RunFilter::default()
     };
     let mut after: Option<Cursor> = filter.after.as_deref().map(str::parse).transpose().map_err(errors::index)?;
     let mut items = Vec::new();
@@ -134,6 +148,11 @@ pub(super) async fn list(live: &Live, asker: &Asker, filter: ExecutionFilter) ->
         let left = filter.limit - items.len();
         let page = live.index.list(&asker.tenant, &wanted, after, left).await.map_err(errors::index)?;
         for row in page.runs.iter().filter(|row| fits(row, &filter)) {
+            if let Some(wanted) = &filter.connection
+                && !waits_for(live, asker, row, wanted).await
+            {
+                continue;
+            }
             items.push(line(row, names.of(live, asker, row).await));
         }
         after = page.next;
@@ -147,15 +166,33 @@ pub(super) async fn list(live: &Live, asker: &Asker, filter: ExecutionFilter) ->
 
 /// What the index has no list for.
 fn fits(row: &RunRow, filter: &ExecutionFilter) -> bool {
-    let of_endpoint = filter.endpoint.as_ref().is_none_or(|wanted| match &row.cause {
+    filter.endpoint.as_ref().is_none_or(|wanted| match &row.cause {
         Cause::Event { endpoint, .. } | Cause::Replay { endpoint, .. } => endpoint == wanted,
-        Cause::Manual { .. } => false,
-    });
-    of_endpoint && filter.connection.as_ref().is_none_or(|wanted| waits_for(row, wanted))
+        Cause::Manual { .. } | Cause::Again { .. } => false,
+    })
 }
 
-fn waits_for(row: &RunRow, connection: &ConnectionId) -> bool {
-    row.park.iter().chain(&row.waits).any(|park| park.connection.as_ref() == Some(connection))
+/// A run that found its connection dead before it called does not say which one that was: its automation does.
+async fn waits_for(live: &Live, asker: &Asker, row: &RunRow, connection: &ConnectionId) -> bool {
+    if row.park.iter().chain(&row.waits).any(|park| park.connection.as_ref() == Some(connection)) {
+        return true;
+    }
+    may_wait_for(row, connection) && calls_through(live, asker, row.automation, row.version).await.contains(connection)
+}
+
+/// The connections that a version's nodes call through.
+pub(super) async fn calls_through(
+    live: &Live,
+    asker: &Asker,
+    automation: AutomationId,
+    version: Version,
+) -> Vec<ConnectionId> {
+    let Ok(automation) = live.automations.load(&asker.tenant, automation, version).await else { return Vec::new() };
+    let through = automation.nodes.iter().filter_map(|node| match &node.kind {
+        Kind::Call { connection, .. } => Some(connection.clone()),
+        Kind::Branch { .. } | Kind::Delay(_) | Kind::Transform { .. } => None,
+    });
+    through.collect()
 }
 
 /// A run that found its connection dead before it called has parked without a call, and through which connection the index
@@ -197,13 +234,10 @@ pub(super) async fn show(live: &Arc<Live>, asker: &Asker, run: RunId, now_unix_m
 }
 
 async fn shown(live: &Arc<Live>, asker: &Asker, records: &[Record], now_unix_ms: u64) -> Result<Option<Value>, No> {
-    let Some(Body::Admitted(admitted)) = records.first().map(|record| &record.body) else { return Ok(None) };
-    if records.iter().any(|record| record.tenant != asker.tenant) {
-        tracing::error!(tenant = %asker.tenant, "a record was read that is another tenant's");
-        return Err(No::NotFound);
+    if !is_of(asker, records)? {
+        return Ok(None);
     }
-    let automation = live.automations.load(&asker.tenant, admitted.automation, admitted.version).await.ok();
-    let plan = automation.map(|automation| view::Plan::of(&automation));
+    let plan = plan(live, asker, records).await;
     let known = view::Known {
         plan: plan.as_ref(),
         payloads: Some(&*live.payload_store),
@@ -213,6 +247,22 @@ async fn shown(live: &Arc<Live>, asker: &Asker, records: &[Record], now_unix_ms:
     };
     let view = view::execution(records, &known).await;
     view.map(|view| serde_json::to_value(view).map_err(|_| No::Internal)).transpose()
+}
+
+/// Whether they are a run's, from its admission on; asserts whose.
+pub(super) fn is_of(asker: &Asker, records: &[Record]) -> Result<bool, No> {
+    if records.iter().any(|record| record.tenant != asker.tenant) {
+        tracing::error!(tenant = %asker.tenant, "a record was read that is another tenant's");
+        return Err(No::NotFound);
+    }
+    Ok(matches!(records.first().map(|record| &record.body), Some(Body::Admitted(_))))
+}
+
+/// The graph of a run's version; none where that is gone.
+pub(super) async fn plan(live: &Live, asker: &Asker, records: &[Record]) -> Option<view::Plan> {
+    let Body::Admitted(admitted) = &records.first()?.body else { return None };
+    let loaded = live.automations.load(&asker.tenant, admitted.automation, admitted.version).await;
+    loaded.ok().map(|automation| view::Plan::of(&automation))
 }
 
 pub(super) async fn runs_of(live: &Live, asker: &Asker, event: EventId) -> Result<Vec<RunId>, No> {

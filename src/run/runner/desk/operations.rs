@@ -119,7 +119,7 @@ impl Operations for OpenDesk {
     }
 
     async fn rebuild(&self) -> Result<Value, No> {
-        let made = self.live()?.index.rebuild().await.map_err(errors::index)?;
+        let made = self.live()?.index.rebuild().await.map_err(errors::rebuild)?;
         let took = u64::try_from(made.duration.as_millis()).unwrap_or(u64::MAX);
         Ok(json!({ "records": made.records, "orphans": made.orphans, "tookMs": took }))
     }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use data_encoding::BASE32_NOPAD;
-use runner::api::{Asker, Confirmed, No, PlannedReplay, Replayed, Replays, StartReplays, Which};
+use runner::api::{
+    Asker, Confirmed, No, PlannedReplay, ReplayProgress, ReplayRuns, Replayed, Replays, StartReplays, Which,
+};
 use runner::engine::PortError;
 use runner::ids::RunId;
-use runner::ledger::{Admitted, Body, Cause, QueueClass};
-use runner::replay::{Order, Plan, Refused, ReplayError, Selection, Why};
+use runner::index::{RunFilter, Tally, is_over};
+use runner::ledger::{Admitted, Body, Cause, QueueClass, RunStatus};
+use runner::replay::{Order, Plan, Progress, Refused, ReplayError, ReplayState, Selection, Why};
 
 use super::super::live::Live;
 use super::{automations, errors, executions};
@@ -40,7 +43,7 @@ pub(super) async fn one(
         PortError::Unavailable(why) => No::Unavailable(why),
     })?;
     let replay = new_replay()?;
-    let (cause, input) = again(live, asker, &before, &replay).await?;
+    let (cause, input) = again(live, asker, (run, &before), &replay).await?;
     let again = RunId::of_request(&asker.tenant, stored.id, stored.version, replay.as_bytes());
     let deadline = u64::try_from(automation.deadline.as_millis()).unwrap_or(u64::MAX);
     let admitted = Admitted {
@@ -53,14 +56,14 @@ pub(super) async fn one(
         input,
     };
     executions::admit(live, asker, again, admitted, now_unix_ms).await?;
-    Ok(Replayed { replay, runs: 1, run_ids: vec![again] })
+    Ok(Replayed { replay, runs: 1, run_ids: vec![again], is_new: true })
 }
 
 /// What it is begun with, as far as that is still kept.
 async fn again(
     live: &Live,
     asker: &Asker,
-    before: &Admitted,
+    (run, before): (RunId, &Admitted),
     replay: &str,
 ) -> Result<(Cause, Option<runner::ledger::Payload>), No> {
     let gone = |error| match error {
@@ -73,7 +76,7 @@ async fn again(
             live.events.read(&asker.tenant, *event).await.map_err(gone)?;
             Ok((Cause::Replay { event: *event, endpoint: endpoint.clone(), replay: replay.into() }, None))
         }
-        Cause::Manual { .. } => {
+        Cause::Manual { .. } | Cause::Again { .. } => {
             let input = match &before.input {
                 Some(input) => {
                     let bytes = live.payloads.fetch(&asker.tenant, input).await.map_err(gone)?;
@@ -82,7 +85,7 @@ async fn again(
                 }
                 None => None,
             };
-            Ok((Cause::Manual { by: asker.by.clone() }, input))
+            Ok((Cause::Again { of: run, replay: replay.into(), by: asker.by.clone() }, input))
         }
     }
 }
@@ -110,6 +113,7 @@ pub(super) async fn plan(live: &Live, asker: &Asker, replays: Replays) -> Result
     let planner = live.replays.as_ref().ok_or_else(|| No::State(NO_LOG.into()))?;
     let plan = planner.plan(selection).await.map_err(failed)?;
     Ok(PlannedReplay {
+        replay: plan.digest.replay(),
         events: plan.events,
         runs: plan.runs,
         may_duplicate: plan.may_duplicate,
@@ -125,14 +129,89 @@ pub(super) async fn start(live: &Live, asker: &Asker, start: StartReplays) -> Re
         return Err(No::NotFound);
     }
     let replays = live.replays.as_ref().ok_or_else(|| No::State(NO_LOG.into()))?;
-    let id = match start.replay {
-        Some(id) => id,
-        None => new_replay()?,
-    };
+    let own = plan.digest.replay();
+    let id = start.name.unwrap_or_else(|| own.clone());
+    let progress = replays.progress(&asker.tenant, &id);
+    if let Some(progress) = progress.as_ref().filter(|it| it.state == ReplayState::UnderWay && id == own) {
+        // It is what was asked for: the name is the plan's.
+        return Ok(begun(progress, false));
+    }
+    let is_new = progress.is_none() && !has_runs(live, asker, &id).await?;
     let accepted_duplicates = if start.confirmed.0 { plan.may_duplicate } else { 0 };
     let progress = replays.execute(Order { plan, id, accepted_duplicates }).await.map_err(failed)?;
-    tracing::info!(tenant = %asker.tenant, replay = %progress.id, runs = progress.runs, by = %asker.by, "a replay began");
-    Ok(Replayed { replay: progress.id, runs: progress.runs, run_ids: Vec::new() })
+    tracing::info!(tenant = %asker.tenant, replay = %progress.id, runs = progress.runs, is_new, by = %asker.by, "a replay began");
+    Ok(begun(&progress, is_new))
+}
+
+fn begun(progress: &Progress, is_new: bool) -> Replayed {
+    Replayed { replay: progress.id.clone(), runs: progress.runs, run_ids: Vec::new(), is_new }
+}
+
+fn of_replay(name: &str) -> RunFilter {
+    RunFilter { replay: Some(name.into()), ..RunFilter::default() }
+}
+
+async fn has_runs(live: &Live, asker: &Asker, name: &str) -> Result<bool, No> {
+    live.index.caught_up(executions::CATCH_UP).await;
+    let page = live.index.list(&asker.tenant, &of_replay(name), None, 1).await.map_err(errors::index)?;
+    Ok(!page.runs.is_empty())
+}
+
+/// Those that this process has begun and remembers.
+pub(super) fn list(live: &Live, asker: &Asker) -> Vec<ReplayProgress> {
+    let known = live.replays.as_ref().map(|replays| replays.list(&asker.tenant));
+    known.unwrap_or_default().iter().map(progress_of).collect()
+}
+
+fn progress_of(progress: &Progress) -> ReplayProgress {
+    ReplayProgress {
+        replay: progress.id.clone(),
+        state: Some(progress.state),
+        planned: Some(progress.runs),
+        admitted: progress.begun + progress.already,
+        refused: progress.refused,
+    }
+}
+
+pub(super) async fn show(live: &Live, asker: &Asker, name: &str) -> Result<(ReplayProgress, ReplayRuns, bool), No> {
+    let known = live.replays.as_ref().and_then(|replays| replays.progress(&asker.tenant, name));
+    let freshness = live.index.caught_up(executions::CATCH_UP).await;
+    let tally = live.index.tally(&asker.tenant, &of_replay(name)).await.map_err(errors::index)?;
+    let there: u64 = tally.by_status.values().sum();
+    let progress = match known.as_ref().map(progress_of) {
+        // What it had under way when it was stopped may be there, too.
+        Some(progress) => ReplayProgress { admitted: progress.admitted.max(there), ..progress },
+        None if there == 0 => return Err(No::NotFound),
+        None => ReplayProgress { replay: name.into(), state: None, planned: None, admitted: there, refused: 0 },
+    };
+    Ok((progress, counted(&tally), freshness.is_stale))
+}
+
+fn counted(tally: &Tally) -> ReplayRuns {
+    let mut runs = ReplayRuns { is_partial: tally.is_partial, ..ReplayRuns::default() };
+    for (status, count) in &tally.by_status {
+        runs.begun += if *status == RunStatus::Queued { 0 } else { *count };
+        runs.over += if is_over(*status) { *count } else { 0 };
+        match status {
+            RunStatus::Succeeded => runs.succeeded += count,
+            RunStatus::Failed | RunStatus::TimedOut | RunStatus::EndedAmbiguous => runs.failed += count,
+            RunStatus::NeedsAttention | RunStatus::Quarantined => runs.needs_attention += count,
+            RunStatus::Queued | RunStatus::Running | RunStatus::Parked | RunStatus::Cancelled => {}
+        }
+    }
+    runs
+}
+
+pub(super) async fn stop(live: &Live, asker: &Asker, name: &str) -> Result<ReplayProgress, No> {
+    let is_stopped = live.replays.as_ref().is_some_and(|replays| replays.stop(&asker.tenant, name));
+    let (progress, ..) = show(live, asker, name).await?;
+    if !is_stopped {
+        return Err(No::State(
+            "it is not under way: it is over, was stopped, or was begun before this process was".into(),
+        ));
+    }
+    tracing::info!(tenant = %asker.tenant, replay = %name, by = %asker.by, "a replay was stopped");
+    Ok(progress)
 }
 
 fn failed(error: ReplayError) -> No {
