@@ -37,7 +37,7 @@ async fn and_is_never_repeated_by_itself() {
     assert_eq!(runs.provider.count("/plain/charge"), 2, "it was repeated");
 
     let resolve = |execution: &str, choice: &str| {
-        (format!("/executions/{execution}/resolve"), json!({ "step": "charge", "choice": choice }))
+        (format!("/executions/{execution}/resolve"), json!({ "node": "charge", "choice": choice }))
     };
     let (path, body) = resolve(&first, "continue-accept-gap");
     runs.ask("acme", "POST", &path, Some(&body), 202).await;

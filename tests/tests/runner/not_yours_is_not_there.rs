@@ -23,7 +23,8 @@ async fn another_tenants_answer_as_nobodys() {
         (nobodys(&theirs), nobodys(&execution)),
     ] {
         let confirmed = json!({ "confirmDuplicates": true });
-        let resolve = json!({ "step": "say", "choice": "continue-accept-gap" });
+        let resolve = json!({ "node": "say", "choice": "continue-accept-gap" });
+        let dismiss = json!({ "reason": "seen" });
         let edit = Runs::automation("other", "mine", &nodes);
         for (method, path, body) in [
             ("GET", format!("/workflows/{aut}"), None),
@@ -36,6 +37,9 @@ async fn another_tenants_answer_as_nobodys() {
             ("POST", format!("/executions/{exe}/resolve"), Some(&resolve)),
             ("POST", format!("/executions/{exe}/replay"), Some(&confirmed)),
             ("POST", format!("/executions/{exe}/nodes/say/rerun"), Some(&confirmed)),
+            ("POST", format!("/executions/{exe}/dismiss"), Some(&dismiss)),
+            ("GET", format!("/executions/{exe}/nodes/say"), None),
+            ("GET", format!("/executions/{exe}/nodes/say?part=output"), None),
         ] {
             let answer = runs.ask_as(Some(&other), method, &path, body).await;
             assert_eq!(answer.status, 404, "{method} {path}: {}", String::from_utf8_lossy(&answer.body));
