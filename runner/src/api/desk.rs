@@ -77,8 +77,8 @@ pub struct ReplayProgress {
     pub state: Option<ReplayState>,
     /// Runs that it comes to, by its plan.
     pub planned: Option<u64>,
-    /// Runs of it that there are.
-    pub admitted: u64,
+    /// Runs of it that there are; none where they were not counted.
+    pub admitted: Option<u64>,
     /// Runs that were not to be: the ledger refused them.
     pub refused: u64,
 }
@@ -195,7 +195,7 @@ pub trait Desk: Send + Sync + fmt::Debug {
 
     async fn start_replays(&self, asker: &Asker, start: StartReplays) -> Result<Replayed, No>;
 
-    /// Those of the tenant that this process has begun and remembers, by name.
+    /// The tenant's: those that this process has begun and remembers, by name, and then others that there are runs of.
     async fn replays(&self, asker: &Asker) -> Result<Vec<ReplayProgress>, No>;
 
     /// One of them, or one of which there are runs, and what came of those. Says whether they may be older than the ledger.

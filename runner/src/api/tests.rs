@@ -234,7 +234,9 @@ impl Desk for Book {
     }
 
     async fn replays(&self, _: &Asker) -> Result<Vec<ReplayProgress>, No> {
-        Ok([Some(ReplayState::UnderWay), Some(ReplayState::Done), Some(ReplayState::Stopped)].map(progress).to_vec())
+        Ok([Some(ReplayState::UnderWay), Some(ReplayState::Done), Some(ReplayState::Stopped), None]
+            .map(progress)
+            .to_vec())
     }
 
     async fn replay_of_name(&self, asker: &Asker, name: &str) -> Result<(ReplayProgress, ReplayRuns, bool), No> {
@@ -263,7 +265,7 @@ impl Desk for Book {
 }
 
 fn progress(state: Option<ReplayState>) -> ReplayProgress {
-    ReplayProgress { replay: "rep_2".into(), state, planned: Some(3), admitted: 2, refused: 0 }
+    ReplayProgress { replay: "rep_2".into(), state, planned: Some(3), admitted: Some(2), refused: 0 }
 }
 
 fn asker(name: &str, scope: Scope) -> Asker {

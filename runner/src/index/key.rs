@@ -30,6 +30,8 @@ pub(super) enum List {
     Event(EventId),
     /// By a hash of the replay's name.
     Replay([u8; 16]),
+    /// All of those: no list of its own, but where they begin.
+    Replays,
     DeadLetters,
     /// One group of the repair inbox. Its time is when the park began.
     Repair(Group),
@@ -120,6 +122,7 @@ impl List {
                 key.push(b'R');
                 key.extend_from_slice(hash);
             }
+            Self::Replays => key.push(b'R'),
             Self::DeadLetters => key.push(b'D'),
             Self::Repair(group) => {
                 key.push(b'G');

@@ -169,6 +169,37 @@ pub(super) fn list(
     Ok(page)
 }
 
+/// Names of a tenant's replays, at most `max` of them: those of the newest periods first. A look for each, however many runs
+/// it has.
+pub(super) fn replays(store: &Store, tenant: &TenantId, max: usize) -> Result<Vec<Box<str>>, IndexError> {
+    let prefix = List::Replays.prefix(tenant);
+    let damaged = || IndexError::Damaged("a key of a replay's list".into());
+    let mut names: Vec<Box<str>> = Vec::new();
+    for (_, pair) in store.periods() {
+        let mut from = prefix.clone();
+        while let Some(guard) = pair.lists.range(from..).next() {
+            let at = guard.key()?;
+            if !at.starts_with(&prefix) {
+                break;
+            }
+            let hash = at.get(prefix.len()..prefix.len() + 16).ok_or_else(damaged)?;
+            let (_, run) = key::read_tail(&at).ok_or_else(damaged)?;
+            let row = store.row_in(&pair, tenant, run)?;
+            if let Some(name) = row.as_ref().and_then(RunRow::replay)
+                && !names.iter().any(|known| **known == *name)
+            {
+                names.push(name.into());
+                if names.len() >= max {
+                    return Ok(names);
+                }
+            }
+            // Behind all of its runs.
+            from = [&prefix[..], hash, &[u8::MAX; 25]].concat();
+        }
+    }
+    Ok(names)
+}
+
 /// How many runs are in each state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {

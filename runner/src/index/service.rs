@@ -188,6 +188,12 @@ impl RunIndex {
         self.list(tenant, &RunFilter { event: Some(event), ..RunFilter::default() }, None, max).await
     }
 
+    /// Names of a tenant's replays, at most `max` of them, those of the newest runs first.
+    pub async fn replays(&self, tenant: &TenantId, max: usize) -> Result<Vec<Box<str>>, IndexError> {
+        let (store, tenant) = (self.store(), tenant.clone());
+        blocking(move || query::replays(&store, &tenant, max)).await
+    }
+
     /// How many of the runs that fit are in each state.
     pub async fn tally(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Tally, IndexError> {
         let (store, kept, tenant, filter) = (self.store(), Arc::clone(&self.kept), tenant.clone(), filter.clone());

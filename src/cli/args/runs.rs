@@ -349,9 +349,10 @@ pub(crate) struct RunsDismiss {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsReplays {
-    /// List the replays that were begun since the appliance started
+    /// List the replays that there are
     #[command(
-        after_help = "Exit codes: 0 listed, 3 nobody answers.\n\nExample:\n  tidegate runs replays list --tenant acme"
+        after_help = "Those that were begun since the appliance started, and the newest others; of these `show` counts the runs.\n\n\
+                            Exit codes: 0 listed, 3 nobody answers.\n\nExample:\n  tidegate runs replays list --tenant acme"
     )]
     List(OfTenant),
     /// Show how far a replay is, and what came of its runs

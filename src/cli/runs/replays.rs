@@ -27,13 +27,13 @@ fn list(args: &OfTenant, shell: &mut Shell<'_>) -> Outcome {
         return Ok(Exit::Yes);
     }
     if lines.is_empty() {
-        shell.out.line("no replay was begun since the appliance started")?;
+        shell.out.line("no replays")?;
         return Ok(Exit::Yes);
     }
     let mut table = Table::new(&["REPLAY", "STATE", "PLANNED", "ADMITTED", "REFUSED"]);
     for line in lines {
         let text = |key: &str| Cell::untrusted(line[key].as_str().unwrap_or("-"));
-        let number = |key: &str| Cell::new(&line[key]);
+        let number = |key: &str| if line[key].is_null() { Cell::new("-") } else { Cell::new(&line[key]) };
         table.row(vec![text("replay"), text("state"), number("planned"), number("admitted"), number("refused")]);
     }
     table.print(&mut shell.out)?;

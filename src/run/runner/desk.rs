@@ -156,7 +156,7 @@ impl Desk for OpenDesk {
     }
 
     async fn replays(&self, asker: &Asker) -> Result<Vec<ReplayProgress>, No> {
-        Ok(replays::list(&*self.live()?, asker))
+        replays::list(&*self.live()?, asker).await
     }
 
     async fn replay_of_name(&self, asker: &Asker, name: &str) -> Result<(ReplayProgress, ReplayRuns, bool), No> {

@@ -408,6 +408,12 @@ async fn runs_of_a_replay_are_counted_by_how_they_are() {
     let page = index.list(&tenant_of(2), &of("replay 0"), None, 9).await.unwrap();
     assert_eq!(page.runs.iter().map(|row| CauseKind::of(&row.cause)).collect::<Vec<_>>(), [CauseKind::Replay]);
     assert_eq!(index.tally(&tenant_of(0), &of("replay 0")).await.unwrap(), Tally::default(), "another tenant's");
+    let mut names = index.replays(&tenant_of(1), 9).await.unwrap();
+    names.sort();
+    assert_eq!(names, ["replay 0", "replay 1"].map(Box::from));
+    assert_eq!(index.replays(&tenant_of(1), 1).await.unwrap().len(), 1);
+    assert_eq!(index.replays(&tenant_of(2), 9).await.unwrap(), [Box::from("replay 0")]);
+    assert!(index.replays(&tenant_of(0), 9).await.unwrap().is_empty());
 }
 
 /// Dead letters beyond retention are in no ledger any more: they are read as an earlier version wrote them.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use data_encoding::BASE32_NOPAD;
 use runner::api::{
-    Asker, Confirmed, No, PlannedReplay, ReplayProgress, ReplayRuns, Replayed, Replays, StartReplays, Which,
+    Asker, Confirmed, LIMIT_MAX, No, PlannedReplay, ReplayProgress, ReplayRuns, Replayed, Replays, StartReplays, Which,
 };
 use runner::engine::PortError;
 use runner::ids::RunId;
@@ -157,10 +157,22 @@ async fn has_runs(live: &Live, asker: &Asker, name: &str) -> Result<bool, No> {
     Ok(!page.runs.is_empty())
 }
 
-/// Those that this process has begun and remembers.
-pub(super) fn list(live: &Live, asker: &Asker) -> Vec<ReplayProgress> {
+/// Those that this process has begun and remembers, and others that the index has runs of.
+pub(super) async fn list(live: &Live, asker: &Asker) -> Result<Vec<ReplayProgress>, No> {
     let known = live.replays.as_ref().map(|replays| replays.list(&asker.tenant));
-    known.unwrap_or_default().iter().map(progress_of).collect()
+    let mut all: Vec<_> = known.unwrap_or_default().iter().map(progress_of).collect();
+    live.index.caught_up(executions::CATCH_UP).await;
+    for name in live.index.replays(&asker.tenant, LIMIT_MAX).await.map_err(errors::index)? {
+        if all.iter().all(|known| known.replay != name) {
+            all.push(unknown(name, None));
+        }
+    }
+    Ok(all)
+}
+
+/// One that this process did not begin.
+fn unknown(name: Box<str>, admitted: Option<u64>) -> ReplayProgress {
+    ReplayProgress { replay: name, state: None, planned: None, admitted, refused: 0 }
 }
 
 fn progress_of(progress: &Progress) -> ReplayProgress {
@@ -168,7 +180,7 @@ fn progress_of(progress: &Progress) -> ReplayProgress {
         replay: progress.id.clone(),
         state: Some(progress.state),
         planned: Some(progress.runs),
-        admitted: progress.begun + progress.already,
+        admitted: Some(progress.begun + progress.already),
         refused: progress.refused,
     }
 }
@@ -180,9 +192,9 @@ pub(super) async fn show(live: &Live, asker: &Asker, name: &str) -> Result<(Repl
     let there: u64 = tally.by_status.values().sum();
     let progress = match known.as_ref().map(progress_of) {
         // What it had under way when it was stopped may be there, too.
-        Some(progress) => ReplayProgress { admitted: progress.admitted.max(there), ..progress },
+        Some(progress) => ReplayProgress { admitted: progress.admitted.max(Some(there)), ..progress },
         None if there == 0 => return Err(No::NotFound),
-        None => ReplayProgress { replay: name.into(), state: None, planned: None, admitted: there, refused: 0 },
+        None => unknown(name.into(), Some(there)),
     };
     Ok((progress, counted(&tally), freshness.is_stale))
 }
