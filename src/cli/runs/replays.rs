@@ -63,7 +63,7 @@ fn fields(body: &Value, shell: &mut Shell<'_>) -> Outcome<()> {
     let told = |key: &&str| match &body[*key] {
         Value::String(text) => safe(text),
         Value::Null => "unknown".to_owned(),
-        other => safe(&other.to_string()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => safe(&body[*key].to_string()),
     };
     let fields: Vec<_> = FIELDS.iter().filter(|key| body.get(**key).is_some()).map(|key| (*key, told(key))).collect();
     print_fields(&mut shell.out, &fields)?;

@@ -12,10 +12,9 @@ use super::super::exit::{Exit, Failure, Outcome};
 use super::ask::{Asking, Question, ended, named, of_tenant, refused};
 
 pub(super) fn run(args: &RunsShow, shell: &mut Shell<'_>) -> Outcome {
-    let mut path = of_tenant(&args.of.tenant, &format!("/executions/{}", named(args.execution)));
-    if let Some(node) = &args.node {
-        path.push_str(&format!("/nodes/{}", node.as_str().replace('/', "%2F")));
-    }
+    let node = args.node.as_ref().map(|node| format!("/nodes/{}", node.as_str().replace('/', "%2F")));
+    let execution = format!("/executions/{}{}", named(args.execution), node.unwrap_or_default());
+    let path = of_tenant(&args.of.tenant, &execution);
     let part = [("input", args.input), ("output", args.output)].into_iter().find(|(_, is_wanted)| *is_wanted);
     if let Some((part, _)) = part {
         return payload(&format!("{path}?part={part}"), args, shell);

@@ -124,5 +124,5 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
-    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    fs::File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
 }

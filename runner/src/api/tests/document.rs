@@ -120,7 +120,7 @@ pub(super) fn answered_schemas(document: &Value) -> BTreeSet<String> {
                 }
             }
             Value::Array(items) => items.iter().for_each(|item| gather(document, item, into)),
-            _ => {}
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
     let mut found = BTreeSet::new();

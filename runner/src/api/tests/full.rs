@@ -10,6 +10,7 @@ use crate::view::{
 
 const AT: &str = "2026-01-01T00:00:00Z";
 
+#[expect(clippy::unnecessary_wraps, reason = "every field that may be none is there")]
 fn some(text: &str) -> Option<String> {
     Some(text.to_owned())
 }

@@ -77,16 +77,11 @@ pub(super) fn index(error: IndexError) -> No {
 
 /// What an operator is told of a ledger that cannot be read whole: where, and what that leaves to be done.
 pub(super) fn rebuild(error: IndexError) -> No {
-    match error {
-        IndexError::Ledger(ReadError::Damaged(why)) => {
-            tracing::error!(%why, "the index of runs cannot be made anew: the ledger is damaged");
-            let kept = "the index that serves stays as it was, and is followed on. Stop the appliance and put the files \
-                        back from a copy, then do this again; without one, runs that have records there cannot be read, \
-                        and all others can";
-            No::Damaged(format!("{why}. {kept}").into())
-        }
-        other => index(other),
-    }
+    let IndexError::Ledger(ReadError::Damaged(why)) = error else { return index(error) };
+    tracing::error!(%why, "the index of runs cannot be made anew: the ledger is damaged");
+    let kept = "the index that serves stays as it was, and is followed on. Stop the appliance and put the files back from a \
+                copy, then do this again; without one, runs that have records there cannot be read, and all others can";
+    No::Damaged(format!("{why}. {kept}").into())
 }
 
 pub(super) fn faults(faults: Faults) -> No {
