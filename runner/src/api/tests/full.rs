@@ -35,6 +35,7 @@ fn payload() -> PayloadView {
     PayloadView {
         bytes: 3,
         digest: format!("blake3:{}", "0".repeat(64)),
+        unfinished: true,
         truncated: true,
         because: some("not-shown"),
         value: Some(json!([1])),
