@@ -73,6 +73,17 @@ impl OperatorDialer {
         limit: Duration,
     ) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>, NotReached> {
         let stream = self.dial(host, port).await?;
+        Self::shake_hands(host, port, stream, tls, limit).await
+    }
+
+    /// The handshake alone, on a stream to that host that is open: for services that speak something in clear before it.
+    pub async fn shake_hands<S: AsyncRead + AsyncWrite + Send + Unpin>(
+        host: &str,
+        port: u16,
+        stream: S,
+        tls: &TlsClient,
+        limit: Duration,
+    ) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<S>, NotReached> {
         let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let authority = Authority::with_port(text)?;
         let shaken = timeout(limit, tls.connect(authority.host(), stream)).await;
