@@ -52,6 +52,50 @@ pub enum Body {
     Dismissed(Dismissed),
 }
 
+impl Body {
+    /// What went in or came out, where the body has it.
+    pub fn payload(&self) -> Option<&Payload> {
+        match self {
+            Self::Admitted(admitted) => admitted.input.as_ref(),
+            Self::Intent(intent) => Some(&intent.input),
+            Self::Outcome(outcome) | Self::LateOutcome(outcome) => match &outcome.result {
+                Result::Done { output } => Some(output),
+                Result::Skipped | Result::Failed { .. } | Result::Deferred { .. } | Result::Ambiguous(_) => None,
+            },
+            Self::Rerun(rerun) => rerun.input.as_ref(),
+            Self::Lease(_)
+            | Self::Parked(_)
+            | Self::Released(_)
+            | Self::Resolved(_)
+            | Self::CancelRequested(_)
+            | Self::Quarantined(_)
+            | Self::Terminal(_)
+            | Self::Dismissed(_) => None,
+        }
+    }
+
+    /// The same, to be changed: retention takes it away.
+    pub fn payload_mut(&mut self) -> Option<&mut Payload> {
+        match self {
+            Self::Admitted(admitted) => admitted.input.as_mut(),
+            Self::Intent(intent) => Some(&mut intent.input),
+            Self::Outcome(outcome) | Self::LateOutcome(outcome) => match &mut outcome.result {
+                Result::Done { output } => Some(output),
+                Result::Skipped | Result::Failed { .. } | Result::Deferred { .. } | Result::Ambiguous(_) => None,
+            },
+            Self::Rerun(rerun) => rerun.input.as_mut(),
+            Self::Lease(_)
+            | Self::Parked(_)
+            | Self::Released(_)
+            | Self::Resolved(_)
+            | Self::CancelRequested(_)
+            | Self::Quarantined(_)
+            | Self::Terminal(_)
+            | Self::Dismissed(_) => None,
+        }
+    }
+}
+
 /// Why a run exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {

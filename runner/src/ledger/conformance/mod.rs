@@ -13,6 +13,7 @@ mod leasing;
 pub mod made;
 mod model;
 mod reading;
+mod retaining;
 mod sharing;
 mod tailing;
 
@@ -27,6 +28,7 @@ pub use appending::*;
 pub use leasing::*;
 pub use model::random_schedules_end_as_the_model_does;
 pub use reading::*;
+pub use retaining::*;
 pub use sharing::*;
 pub use tailing::*;
 

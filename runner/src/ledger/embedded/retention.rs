@@ -26,14 +26,14 @@ use eventlog::segment::{
 };
 
 use super::catch_up::CatchUpError;
-use super::index::{IndexError, Tier};
+use super::index::{IndexError, Place, Tier};
 use super::pack::{self, KIND_PACK, Packed};
 use super::table::Pointer;
 use super::{Core, EmbeddedLedger, reading};
 use crate::ids::RunId;
 use crate::ledger::codec;
 use crate::ledger::payloads::{PayloadDirectory, PayloadError};
-use crate::ledger::record::{Body, Kept, Payload, Record, Result as StepResult};
+use crate::ledger::record::{Body, Kept, Payload, Record};
 
 /// How long what is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +112,9 @@ impl Moved {
     }
 }
 
+/// A payload is kept before the commit that names it: by no more than this, a worker that has no answer for long included.
+const KEPT_BEFORE_MS: u64 = 3_600_000;
+
 /// How long a look at how far the index is waits for the next.
 const INDEX_PAUSE: Duration = Duration::from_millis(1);
 
@@ -137,8 +140,10 @@ impl EmbeddedLedger {
         // One that is hardly written to stays in a segment for ever, and is asked to leave it.
         core.journal.leave_old(before);
         core.drop_history(ages.metadata.saturating_sub(ages.detail), &mut retained)?;
-        let needed = core.needed()?;
-        let swept = payloads.sweep(before, |tenant, digest| needed.contains(&(tenant.clone(), *digest)))?;
+        let needed = core.needed(before)?;
+        let swept = payloads.sweep(before.saturating_sub(KEPT_BEFORE_MS), |tenant, digest| {
+            needed.contains(&(tenant.clone(), *digest))
+        })?;
         (retained.payloads, retained.payload_bytes) = (swept.files, swept.bytes);
         Ok(retained)
     }
@@ -317,12 +322,17 @@ impl Core {
         Ok(())
     }
 
-    /// Payloads that runs may still need although they are over age: those of open runs that are in the history.
-    fn needed(&self) -> Result<HashSet<(TenantId, [u8; 32])>, RetainError> {
+    /// Payloads that runs may still need although they are over age: those of open runs that are in the history, or on their
+    /// way there, in a segment that has some which are over age and others that are not.
+    fn needed(&self, before_unix_ms: u64) -> Result<HashSet<(TenantId, [u8; 32])>, RetainError> {
         let mut needed = HashSet::new();
+        let segments = self.journal.segments();
+        let old = segments.iter().rfind(|info| info.records > 0 && info.min_unix_ms < before_unix_ms);
+        let old = old.map(SegmentInfo::end_position);
         for run in self.table.open_runs() {
             let places = self.index.places(run)?;
-            for place in places.iter().take_while(|place| place.tier == Tier::History) {
+            let is_old = |place: &&Place| place.tier == Tier::History || old.is_some_and(|old| place.position < old);
+            for place in places.iter().take_while(is_old) {
                 for mut record in reading::read_commit(self, run, place)? {
                     let tenant = record.tenant.clone();
                     if let Some(payload) = payload_of(&mut record)
@@ -376,24 +386,5 @@ fn next_whole(cursor: &mut Cursor, retained: &mut Retained) -> Result<Option<Sto
 
 /// The payload of a record, if it has one.
 pub(super) fn payload_of(record: &mut Record) -> Option<&mut Payload> {
-    match &mut record.body {
-        Body::Admitted(admitted) => admitted.input.as_mut(),
-        Body::Intent(intent) => Some(&mut intent.input),
-        Body::Outcome(outcome) | Body::LateOutcome(outcome) => match &mut outcome.result {
-            StepResult::Done { output } => Some(output),
-            StepResult::Skipped
-            | StepResult::Failed { .. }
-            | StepResult::Deferred { .. }
-            | StepResult::Ambiguous(_) => None,
-        },
-        Body::Rerun(rerun) => rerun.input.as_mut(),
-        Body::Lease(_)
-        | Body::Parked(_)
-        | Body::Released(_)
-        | Body::Resolved(_)
-        | Body::CancelRequested(_)
-        | Body::Quarantined(_)
-        | Body::Terminal(_)
-        | Body::Dismissed(_) => None,
-    }
+    record.body.payload_mut()
 }

@@ -42,6 +42,58 @@ async fn bare_runs(ledger: &EmbeddedLedger, runs: u64) -> BTreeMap<u64, Vec<Reco
     all
 }
 
+/// What every engine with tiers keeps to.
+struct Old {
+    rig: Rig,
+    _memory: MemoryStorage,
+    ledger: Option<Arc<EmbeddedLedger>>,
+    payloads: PayloadDirectory,
+}
+
+impl Old {
+    fn new() -> Self {
+        let (mut rig, memory) = small();
+        // What is in memory of runs that were written a moment ago goes when others come, and none do here.
+        rig.settings.recent_runs_max = 0;
+        let payloads = payloads(&rig);
+        Self { rig, _memory: memory, ledger: None, payloads }
+    }
+}
+
+#[async_trait::async_trait]
+impl crate::ledger::conformance::Retaining for Old {
+    async fn open(&mut self) -> Arc<dyn LedgerStore> {
+        let ledger = Arc::new(self.rig.ledger());
+        self.ledger = Some(Arc::clone(&ledger));
+        ledger
+    }
+
+    fn payloads(&self) -> Arc<dyn crate::ledger::payloads::PayloadStore> {
+        Arc::new(self.payloads.clone())
+    }
+
+    async fn grow_old(&mut self, by: Duration) {
+        self.rig.clock.advance(by);
+    }
+
+    /// The last segment is asked to be left by one pass, and goes with a later one.
+    async fn retain(&mut self) {
+        let ledger = self.ledger.as_ref().unwrap();
+        let mut idle = 0;
+        while idle < 20 {
+            let retained = retain(ledger, &self.payloads);
+            idle = if retained == Retained::default() { idle + 1 } else { 0 };
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+mod rules {
+    use super::Old;
+
+    crate::retention_conformance! { Old::new() }
+}
+
 fn open_step(run: RunId) -> Commit {
     let bodies = vec![lease(1, "one", 1000), intent("a", 1), outcome_of("a", 1, vec![7; 3000]), parked(None, None)];
     commit("acme", run, 1, Writer::Lease(1), bodies)
