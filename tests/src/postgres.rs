@@ -34,11 +34,18 @@ pub struct Postgres {
 impl Postgres {
     /// One that syncs what it commits; none, and a line that says so, where there is no PostgreSQL.
     pub async fn start(settings: &[&str]) -> Option<Self> {
+        let mut server = Self::prepare(settings)?;
+        server.up().await;
+        Some(server)
+    }
+
+    /// The same, which does not run yet.
+    pub fn prepare(settings: &[&str]) -> Option<Self> {
         let Some(programs) = programs() else {
             skip::skipped("there is no PostgreSQL server here (deploy/setup.sh test)");
             return None;
         };
-        let mut server = Self {
+        let server = Self {
             address: free_address(),
             programs,
             owner: owner(),
@@ -47,13 +54,56 @@ impl Postgres {
             settings: settings.iter().map(ToString::to_string).collect(),
         };
         server.initialise();
-        server.up().await;
         Some(server)
+    }
+
+    /// Takes connections with TLS alone from its next start on, and for this database only with a certificate that the
+    /// authority has signed. All of it is PEM.
+    pub fn with_tls(&mut self, certificate: &str, key: &str, authority: &str, database: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key), ("clients.crt", authority)] {
+            let path = self.directory.path().join(name);
+            fs::write(&path, text).expect("a file");
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
+            if let Some((user, group)) = self.owner {
+                std::os::unix::fs::chown(&path, Some(user), Some(group)).expect("we are root");
+            }
+        }
+        let path = |name: &str| self.directory.path().join(name).display().to_string();
+        let settings = [
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={}", path("server.crt")),
+            format!("ssl_key_file={}", path("server.key")),
+            format!("ssl_ca_file={}", path("clients.crt")),
+        ];
+        self.settings.extend(settings);
+        let rules = format!(
+            "hostssl {database} all all scram-sha-256 clientcert=verify-ca\nhostssl postgres all all scram-sha-256\n"
+        );
+        fs::write(self.data().join("pg_hba.conf"), rules).expect("a file");
+    }
+
+    /// The settings by which runners share it: a database of theirs, which is made here.
+    pub fn shared(&self, database: &str) -> [(&'static str, &'static str, String); 5] {
+        self.run("postgres", &format!("CREATE DATABASE {database}"));
+        self.settings_of(database)
+    }
+
+    /// The same of a database that is there.
+    pub fn settings_of(&self, database: &str) -> [(&'static str, &'static str, String); 5] {
+        let password = self.directory.path().join("password");
+        [
+            ("runner", "store", "\"postgres\"".to_owned()),
+            ("runner.postgres", "address", format!("\"{}\"", self.address)),
+            ("runner.postgres", "database", format!("\"{database}\"")),
+            ("runner.postgres", "user", format!("\"{USER}\"")),
+            ("runner.postgres", "password", format!("\"file:{}\"", password.display())),
+        ]
     }
 
     fn initialise(&self) {
         let password = self.directory.path().join("password");
         fs::write(&password, PASSWORD).expect("a file");
+        fs::set_permissions(&password, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
         if let Some((user, group)) = self.owner {
             for path in [self.directory.path(), &password] {
                 std::os::unix::fs::chown(path, Some(user), Some(group)).expect("we are root");
@@ -167,6 +217,8 @@ impl Postgres {
             .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"])
             .args(["--host", &self.address.ip().to_string(), "--port", &self.address.port().to_string()])
             .args(["--username", USER, "--dbname", database])
+            // Its own files for TLS are not to be found, rather than not to be read.
+            .env("HOME", self.directory.path())
             .env("PGPASSWORD", PASSWORD)
             .env("PGCONNECT_TIMEOUT", "5");
         command

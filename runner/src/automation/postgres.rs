@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error, Row};
 use super::store::{ConnectionState, DefinitionStore, Listed, StoreError, Stored};
 use crate::ids::{AutomationId, Version};
 use crate::ledger::BoxFuture;
-use crate::postgres::{Fault, MigrateError, Pool, PostgresSettings, Tries, migrate_in};
+use crate::postgres::{Database, Fault, MigrateError, Pool, PostgresSettings, Tries};
 
 /// Definitions in PostgreSQL.
 #[derive(Debug)]
@@ -26,9 +26,12 @@ impl PostgresDefinitions {
     /// # Errors
     /// The database cannot be reached, or its tables are newer.
     pub async fn open(settings: PostgresSettings) -> Result<Self, MigrateError> {
-        let pool = Arc::new(Pool::new(settings));
-        migrate_in(&pool).await?;
-        Ok(Self { pool })
+        Ok(Self::on(&Database::open(settings).await?))
+    }
+
+    /// On a database that is open, whose connections others use too.
+    pub fn on(database: &Database) -> Self {
+        Self { pool: Arc::clone(&database.pool) }
     }
 
     /// Whether a statement that says so has changed anything. A try of unknown end is not followed by another, whose answer

@@ -8,7 +8,7 @@ use std::time::Duration;
 use domain::{Clock, TenantId};
 use tokio::sync::watch;
 
-use super::record::Record;
+use super::record::{Body, QueueClass, Record};
 use super::rules::{self, Head, Lapse};
 use super::store::{AppendError, BoxFuture, Claimable, Commit, Committed, LedgerStore, ReadError, Tail, TailPosition};
 use crate::ids::RunId;
@@ -267,8 +267,19 @@ impl Stored {
 
     fn claimable(&self, lease_clock_unix_ms: u64, now_unix_ms: u64, max: usize) -> Vec<Claimable> {
         let can_go_on = self.heads.iter().filter(|(_, head)| head.is_claimable(lease_clock_unix_ms, now_unix_ms));
+        let class = |run: &RunId| {
+            let first = self.places.get(run)?.first()?;
+            let Body::Admitted(admitted) = &self.records.get(usize::try_from(*first).ok()?)?.body else { return None };
+            Some(admitted.class)
+        };
         let mut runs: Vec<_> = can_go_on
-            .map(|(run, head)| Claimable { tenant: head.tenant.clone(), run: *run, seq: head.seq, lease: head.lease })
+            .map(|(run, head)| Claimable {
+                tenant: head.tenant.clone(),
+                run: *run,
+                seq: head.seq,
+                lease: head.lease,
+                class: class(run).unwrap_or(QueueClass::Interactive),
+            })
             .collect();
         runs.sort_by_key(|claimable| claimable.run);
         runs.truncate(max);

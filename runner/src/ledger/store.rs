@@ -6,7 +6,7 @@ use std::pin::Pin;
 use domain::TenantId;
 use tokio::sync::watch;
 
-use super::record::{Body, Record};
+use super::record::{Body, QueueClass, Record};
 use crate::ids::RunId;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -38,7 +38,8 @@ pub trait LedgerStore: Send + Sync + fmt::Debug {
     fn renew(&self, run: RunId, lease: u64, until_unix_ms: u64) -> BoxFuture<'static, Result<(), AppendError>>;
 
     /// Runs that nobody works on although they could go on: their lease has lapsed and they are not parked beyond now.
-    /// Engines of one process, which know that all leases before them are void, say nothing here.
+    /// An engine may give them in portions of at most `max`: the next call goes on behind this one, and behind the last it
+    /// begins anew. Engines of one process, which know that all leases before them are void, say nothing here.
     fn claimable(&self, now_unix_ms: u64, max: usize) -> BoxFuture<'static, Result<Vec<Claimable>, ReadError>>;
 }
 
@@ -136,4 +137,6 @@ pub struct Claimable {
     pub run: RunId,
     pub seq: u64,
     pub lease: u64,
+    /// The queue that it began in.
+    pub class: QueueClass,
 }

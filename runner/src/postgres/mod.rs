@@ -4,18 +4,25 @@
 //! speaks it serves too (PostgreSQL 13 or later, behind Patroni or Aurora; CockroachDB; YugabyteDB). Statements are
 //! prepared, so a pooler between must keep sessions.
 
+pub(crate) mod blobs;
+mod database;
 mod dial;
+mod events;
 mod fault;
 mod flight;
 mod pool;
 mod schema;
 mod settings;
 
+pub use blobs::BLOB_BYTES_MAX;
+pub use database::{Database, LedgerId};
 pub use dial::{Dial, Stream, ask_for_tls};
+pub use events::{KeepError, PostgresEvents};
 pub use fault::Fault;
 pub use schema::{MigrateError, migrate};
 pub use settings::PostgresSettings;
 
+pub(crate) use blobs::{Kind, Missing, Name};
 pub(crate) use flight::{Statement, fly};
 pub(crate) use pool::{Pool, Tries};
-pub(crate) use schema::{SHARDS, migrate_in};
+pub(crate) use schema::SHARDS;

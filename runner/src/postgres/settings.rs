@@ -16,7 +16,7 @@ pub struct PostgresSettings {
     pub database: Box<str>,
     /// What the server's own lists show.
     pub application: Box<str>,
-    /// Most connections of each engine: a ledger writes on at most eight at once.
+    /// Most connections of a database that is open, of all engines on it: a ledger writes on at most eight at once.
     pub connections: usize,
     /// For a connection: stream, login and session.
     pub connect_within: Duration,

@@ -8,8 +8,11 @@ use domain::{Clock, ManualClock};
 use tidegate_runner::automation::DefinitionStore;
 use tidegate_runner::automation::postgres::PostgresDefinitions;
 use tidegate_runner::ledger::LedgerStore;
-use tidegate_runner::ledger::conformance::{Subject, made};
+use tidegate_runner::ledger::conformance::{Retaining, Subject, made};
+use tidegate_runner::ledger::embedded::Ages;
+use tidegate_runner::ledger::payloads::{PayloadStore, PostgresPayloads};
 use tidegate_runner::ledger::postgres::PostgresLedger;
+use tidegate_runner::postgres::Database;
 
 use crate::place::Place;
 
@@ -79,3 +82,51 @@ mod definitions {
 }
 
 tidegate_runner::ledger_conformance! { @shared match Subjected::new().await { Some(subject) => subject, None => return } }
+
+/// Retention: ages are counted by the database's clock, so what is there is made older instead.
+struct Old {
+    place: Place,
+    database: Database,
+    ledger: Option<Arc<PostgresLedger>>,
+}
+
+impl Old {
+    async fn new() -> Option<Self> {
+        let place = Place::new().await?;
+        let database = Database::open(place.settings()).await.unwrap();
+        Some(Self { place, database, ledger: None })
+    }
+}
+
+#[async_trait]
+impl Retaining for Old {
+    async fn open(&mut self) -> Arc<dyn LedgerStore> {
+        let clock = ManualClock::at_unix_ms(made::WRITTEN_UNIX_MS) as Arc<dyn Clock>;
+        let ledger = Arc::new(PostgresLedger::on(&self.database, clock).await.unwrap());
+        self.ledger = Some(Arc::clone(&ledger));
+        ledger
+    }
+
+    fn payloads(&self) -> Arc<dyn PayloadStore> {
+        Arc::new(PostgresPayloads::on(&self.database))
+    }
+
+    async fn grow_old(&mut self, by: Duration) {
+        let by = by.as_millis();
+        self.place.run(&format!(
+            "UPDATE tidegate_run_heads SET admitted_at = admitted_at - {by}, \
+               over_at = CASE WHEN over_at > 0 THEN over_at - {by} ELSE 0 END; \
+             UPDATE tidegate_blobs SET kept_at = kept_at - {by}"
+        ));
+    }
+
+    async fn retain(&mut self) {
+        self.ledger.as_ref().unwrap().retain(&Ages::default()).await.unwrap();
+    }
+}
+
+mod retention {
+    use super::Old;
+
+    tidegate_runner::retention_conformance! { match Old::new().await { Some(subject) => subject, None => return } }
+}

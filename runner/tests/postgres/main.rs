@@ -17,3 +17,4 @@ mod place;
     reason = "it is another crate's, and has more than is used here"
 )]
 mod server;
+mod shared;

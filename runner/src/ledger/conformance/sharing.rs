@@ -7,7 +7,7 @@ use super::made::{
 };
 use super::{PATIENCE, Subject, anyone, bodies, new_run, refused, take, under};
 use crate::ids::RunId;
-use crate::ledger::record::RunStatus;
+use crate::ledger::record::{QueueClass, RunStatus};
 use crate::ledger::store::{AppendError, Claimable, Committed, LedgerStore};
 
 /// Longer than a slow machine takes for a scenario's steps, and short enough to wait for.
@@ -107,6 +107,7 @@ pub async fn claimable_runs_come_in_portions(subject: &mut dyn Subject) {
     }
     let some = ledger.claimable(WRITTEN_UNIX_MS, 4).await.expect("a healthy ledger reads");
     assert_eq!(some.len(), 4);
+    assert!(some.iter().all(|claimable| claimable.class == QueueClass::Interactive), "as they began");
 }
 
 pub async fn two_processes_have_one_ledger(subject: &mut dyn Subject) {

@@ -4,6 +4,8 @@
 //! and never named, since a process ended in between, is swept with what is over age.
 
 mod directory;
+#[cfg(feature = "postgres")]
+mod postgres;
 
 use std::fmt;
 
@@ -14,6 +16,8 @@ use super::record::{Kept, Payload};
 use super::store::BoxFuture;
 
 pub use directory::{PayloadDirectory, Swept};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresPayloads;
 
 /// How large a payload may be to be kept in which way, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

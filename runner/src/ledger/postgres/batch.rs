@@ -6,9 +6,11 @@ use domain::TenantId;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::blobs::blobs_of;
 use super::sql;
 use crate::ids::RunId;
 use crate::ledger::codec::{self, Heading, Turn};
+use crate::ledger::record::{Body, QueueClass};
 use crate::ledger::rules::{Change, Head, Lapse, Standing, Wake};
 use crate::ledger::store::{AppendError, Commit, Committed, Writer};
 use crate::postgres::Statement;
@@ -16,6 +18,8 @@ use crate::postgres::Statement;
 /// Longest that a lease can be taken for: whatever is asked, sums of times stay in range.
 pub(super) const LEASE_MS_MAX: u64 = 10 * 365 * 86_400_000;
 const NEVER: i64 = i64::MAX;
+/// Of a head: how much is kept.
+const FORGOTTEN: i16 = 2;
 
 /// What a batch has in columns. Each run is there once.
 #[derive(Debug, Default)]
@@ -35,6 +39,7 @@ struct Admitted {
     wake: Vec<i64>,
     standing: Vec<i16>,
     token: Vec<i64>,
+    class: Vec<i16>,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +67,8 @@ struct All {
     tenant: Vec<String>,
     place: Vec<i64>,
     body: Vec<Vec<u8>>,
+    is_act: Vec<bool>,
+    has_blobs: Vec<bool>,
 }
 
 impl Batch {
@@ -100,6 +107,8 @@ impl Batch {
         self.all.tenant.push(commit.tenant.to_string());
         self.all.place.push(self.records);
         self.all.body.push(codec::encode(&heading, &commit.bodies, 0));
+        self.all.is_act.push(commit.writer == Writer::Anyone && !change.admits);
+        self.all.has_blobs.push(commit.bodies.iter().any(|body| blobs_of(body).next().is_some()));
     }
 
     /// What is sent, in this order. The last answers with the heads.
@@ -111,9 +120,9 @@ impl Batch {
         if !self.advanced.run.is_empty() {
             statements.push(Statement { sql: sql::ADVANCE, params: self.advanced.params() });
         }
-        let All { run, token, first, records, tenant, place, body } = &self.all;
+        let All { run, token, first, records, tenant, place, body, is_act, has_blobs } = &self.all;
         let params: Vec<&(dyn ToSql + Sync)> =
-            vec![&self.shard, &self.records, run, token, first, records, tenant, place, body];
+            vec![&self.shard, &self.records, run, token, first, records, tenant, place, body, is_act, has_blobs];
         statements.push(Statement { sql: sql::RECORD, params });
         statements.push(Statement { sql: sql::HEADS, params: vec![run] });
         statements
@@ -149,10 +158,13 @@ impl Admitted {
         self.wake.push(change.wake.map_or(0, wake_number));
         self.standing.push(change.standing.map_or(0, standing_number));
         self.token.push(token);
+        if let Some(Body::Admitted(admitted)) = commit.bodies.first() {
+            self.class.push(class_number(admitted.class));
+        }
     }
 
     fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
-        vec![&self.run, &self.tenant, &self.records, &self.wake, &self.standing, &self.token]
+        vec![&self.run, &self.tenant, &self.records, &self.wake, &self.standing, &self.token, &self.class]
     }
 }
 
@@ -202,6 +214,8 @@ pub(super) struct Found {
     pub(super) head: Head,
     token: i64,
     now_unix_ms: u64,
+    /// Only its id is left.
+    is_forgotten: bool,
 }
 
 impl Found {
@@ -225,7 +239,8 @@ impl Found {
             },
         };
         let run = run_id(row.try_get(0).ok()?)?;
-        Some(Self { run, head, token: row.try_get(8).ok()?, now_unix_ms: unsigned(9)? })
+        let is_forgotten = row.try_get::<_, i16>(10).ok()? == FORGOTTEN;
+        Some(Self { run, head, token: row.try_get(8).ok()?, now_unix_ms: unsigned(9)?, is_forgotten })
     }
 
     /// Why the statement has not taken it: by the rules, which say the same.
@@ -235,6 +250,8 @@ impl Found {
             return AppendError::Conflict { seq: self.head.seq };
         }
         match self.head.allows(commit, &change, Lapse::At(self.now_unix_ms)) {
+            Err(error @ AppendError::Tenant) => error,
+            _ if self.is_forgotten => AppendError::Invalid("the run is no longer kept"),
             Err(error) => error,
             Ok(()) => AppendError::Unavailable("the database has refused what the rules allow".into()),
         }
@@ -255,6 +272,21 @@ fn wake_number(wake: Wake) -> i64 {
         Wake::At(at) => number(at).min(NEVER - 1),
         Wake::Never => NEVER,
     }
+}
+
+pub(super) fn class_number(class: QueueClass) -> i16 {
+    match class {
+        QueueClass::Interactive => 0,
+        QueueClass::Retry => 1,
+        QueueClass::ParkedRelease => 2,
+        QueueClass::Bulk => 3,
+    }
+}
+
+pub(super) fn class_of(number: i16) -> Option<QueueClass> {
+    const ALL: [QueueClass; 4] =
+        [QueueClass::Interactive, QueueClass::Retry, QueueClass::ParkedRelease, QueueClass::Bulk];
+    ALL.into_iter().find(|class| class_number(*class) == number)
 }
 
 fn standing_number(standing: Standing) -> i16 {

@@ -15,10 +15,13 @@
 //!
 //! [`AppendError::Unavailable`]: super::AppendError::Unavailable
 
+mod acts;
 mod batch;
+mod blobs;
 mod position;
 mod reading;
 mod renewing;
+mod retention;
 mod sql;
 mod writer;
 
@@ -33,8 +36,11 @@ use super::record::Record;
 use super::rules;
 use super::store::{AppendError, BoxFuture, Claimable, Commit, Committed, LedgerStore, ReadError, Tail, TailPosition};
 use crate::ids::RunId;
-use crate::postgres::{MigrateError, Pool, PostgresSettings, SHARDS, migrate_in};
+use crate::postgres::{Database, MigrateError, Pool, PostgresSettings, SHARDS};
 use writer::{Asked, QUEUE_BYTES_MAX, Writing};
+
+pub use acts::Acts;
+pub use retention::{RetainError, Retained};
 
 /// The ledger in PostgreSQL. When it is dropped, what was asked for is still written.
 #[derive(Debug)]
@@ -50,6 +56,10 @@ pub struct PostgresLedger {
     looking: JoinHandle<()>,
     /// Heard by each task that writes, until it has ended.
     writing: watch::Sender<()>,
+    /// Behind which run the next look for claimable ones goes on: its time, its id.
+    claimed: Arc<Mutex<(i64, Vec<u8>)>>,
+    /// Why the database did not answer when it was last asked.
+    fault: watch::Receiver<Option<Box<str>>>,
 }
 
 impl PostgresLedger {
@@ -59,8 +69,15 @@ impl PostgresLedger {
     /// # Errors
     /// The database cannot be reached, or its tables are newer.
     pub async fn open(settings: PostgresSettings, clock: Arc<dyn Clock>) -> Result<Self, MigrateError> {
-        let pool = Arc::new(Pool::new(settings));
-        migrate_in(&pool).await?;
+        Self::on(&Database::open(settings).await?, clock).await
+    }
+
+    /// The same on a database that is open, whose connections others use too.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn on(database: &Database, clock: Arc<dyn Clock>) -> Result<Self, MigrateError> {
+        let pool = Arc::clone(&database.pool);
         // Before anybody is told that it is open: what others append from here on is told.
         let seen = reading::progress(&pool).await.map_err(MigrateError::Database)?;
         let (changes, writing) = (watch::Sender::new(0), watch::Sender::new(()));
@@ -74,15 +91,32 @@ impl PostgresLedger {
             });
             queue
         };
+        let (told, fault) = watch::channel(None);
+        let looking = reading::Looking { pool: Arc::clone(&pool), changes: changes.clone(), told };
         Ok(Self {
             queues: Mutex::new((0..SHARDS).map(queue).collect()),
             room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
-            looking: tokio::spawn(reading::look_for_changes(Arc::clone(&pool), changes.clone(), seen)),
+            looking: tokio::spawn(looking.run(seen)),
             pool,
             clock,
             changes,
             writing,
+            claimed: Arc::default(),
+            fault,
         })
+    }
+
+    /// Why the database did not answer when it was last asked, which is several times a second.
+    pub fn fault(&self) -> Option<Box<str>> {
+        self.fault.borrow().clone()
+    }
+
+    /// Runs that are not over, of all nodes.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn open_runs(&self) -> Result<u64, ReadError> {
+        reading::open_runs(&self.pool).await
     }
 
     /// Takes nothing more, and waits until everybody who asked is answered.
@@ -153,7 +187,7 @@ impl LedgerStore for PostgresLedger {
     }
 
     fn claimable(&self, now_unix_ms: u64, max: usize) -> BoxFuture<'static, Result<Vec<Claimable>, ReadError>> {
-        let pool = Arc::clone(&self.pool);
-        Box::pin(async move { reading::claimable(&pool, now_unix_ms, max).await })
+        let (pool, after) = (Arc::clone(&self.pool), Arc::clone(&self.claimed));
+        Box::pin(async move { reading::claimable(&pool, &after, now_unix_ms, max).await })
     }
 }

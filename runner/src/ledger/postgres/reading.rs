@@ -1,6 +1,6 @@
 //! Runs, the tail, and what is claimable.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::TenantId;
 use tokio::sync::watch;
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::batch::{number, run_id};
+use super::batch::{class_of, number, run_id};
 use super::position::Places;
 use super::sql;
 use crate::ids::RunId;
@@ -39,7 +39,7 @@ pub(super) async fn read(pool: &Pool, tenant: &TenantId, run: RunId) -> Result<V
 }
 
 /// The records of a commit. Columns and body say the same twice, and are compared.
-fn records_of(row: &Row) -> Result<Vec<Record>, ReadError> {
+pub(super) fn records_of(row: &Row) -> Result<Vec<Record>, ReadError> {
     let odd = |what: &str| ReadError::Damaged(format!("a commit of the table {what}").into());
     let column = |_| odd("has a column that nobody can read");
     let run = run_id(row.try_get(0).map_err(column)?).ok_or_else(|| odd("has no run"))?;
@@ -98,17 +98,43 @@ fn take_page(page: &[Row], place: &mut i64, max: usize, records: &mut Vec<Record
     Ok(())
 }
 
-pub(super) async fn claimable(pool: &Pool, now_unix_ms: u64, max: usize) -> Result<Vec<Claimable>, ReadError> {
+/// Where each look for claimable runs goes on: behind which time and run.
+pub(super) type After = Mutex<(i64, Vec<u8>)>;
+
+/// A portion, behind the one before; behind the last it begins anew. So however many there are, whoever asks again and again
+/// is given all of them.
+pub(super) async fn claimable(
+    pool: &Pool,
+    after: &After,
+    now_unix_ms: u64,
+    max: usize,
+) -> Result<Vec<Claimable>, ReadError> {
     // One less: the last is what waits for somebody.
     let (now, max) = (number(now_unix_ms).min(i64::MAX - 1), number(max as u64));
-    let rows = pool.rows(sql::CLAIMABLE, &[&now, &max]).await.map_err(|fault| unavailable(&fault))?;
+    let (at, run) = after.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut rows = pool.rows(sql::CLAIMABLE, &[&now, &max, &at, &run]).await.map_err(|fault| unavailable(&fault))?;
+    if rows.is_empty() && !run.is_empty() {
+        let (at, run) = (0_i64, Vec::<u8>::new());
+        rows = pool.rows(sql::CLAIMABLE, &[&now, &max, &at, &run]).await.map_err(|fault| unavailable(&fault))?;
+    }
     let claimable = |row: &Row| {
         let unsigned = |at: usize| u64::try_from(row.try_get::<_, i64>(at).ok()?).ok();
         let tenant = TenantId::parse(row.try_get(0).ok()?).ok()?;
-        Some(Claimable { tenant, run: run_id(row.try_get(1).ok()?)?, seq: unsigned(2)?, lease: unsigned(3)? })
+        let (run, class) = (run_id(row.try_get(1).ok()?)?, class_of(row.try_get(4).ok()?)?);
+        Some(Claimable { tenant, run, seq: unsigned(2)?, lease: unsigned(3)?, class })
     };
     let read: Option<Vec<Claimable>> = rows.iter().map(claimable).collect();
-    read.ok_or_else(|| ReadError::Damaged("a head of the table is none".into()))
+    let read = read.ok_or_else(|| ReadError::Damaged("a head of the table is none".into()))?;
+    let last = rows.last().filter(|_| number(rows.len() as u64) == max);
+    let next = last.and_then(|row| Some((row.try_get(5).ok()?, row.try_get(1).ok()?)));
+    *after.lock().unwrap_or_else(PoisonError::into_inner) = next.unwrap_or_default();
+    Ok(read)
+}
+
+pub(super) async fn open_runs(pool: &Pool) -> Result<u64, ReadError> {
+    let rows = pool.rows(sql::OPEN, &[]).await.map_err(|fault| unavailable(&fault))?;
+    let count = rows.first().and_then(|row| u64::try_from(row.try_get::<_, i64>(0).ok()?).ok());
+    count.ok_or_else(|| ReadError::Damaged("the heads of the table cannot be counted".into()))
 }
 
 /// How far the tail is: more whenever anybody appends.
@@ -117,21 +143,39 @@ pub(super) async fn progress(pool: &Pool) -> Result<Option<i64>, Fault> {
     Ok(rows.first().and_then(|row| row.try_get(0).ok()))
 }
 
-/// Tells of what others append from where it was `seen` on, for as long as anybody holds the ledger.
-pub(super) async fn look_for_changes(pool: Arc<Pool>, changes: watch::Sender<u64>, mut seen: Option<i64>) {
-    loop {
-        sleep(pool.settings.poll_every).await;
-        match progress(&pool).await {
-            Ok(progress) if progress == seen => {}
-            Ok(progress) => {
-                seen = progress;
-                changes.send_modify(|change| *change += 1);
+/// Looks again and again for what others append.
+#[derive(Debug)]
+pub(super) struct Looking {
+    pub(super) pool: Arc<Pool>,
+    pub(super) changes: watch::Sender<u64>,
+    /// Why nobody answered the last time.
+    pub(super) told: watch::Sender<Option<Box<str>>>,
+}
+
+impl Looking {
+    /// Tells of it from where it was `seen` on, for as long as anybody holds the ledger. Of a database that does not answer it
+    /// tells once, and once when it does again.
+    pub(super) async fn run(self, mut seen: Option<i64>) {
+        loop {
+            sleep(self.pool.settings.poll_every).await;
+            let (found, fault) = match progress(&self.pool).await {
+                Ok(found) => (Some(found), None),
+                Err(fault) => (None, Some(Box::<str>::from(fault.to_string()))),
+            };
+            match (self.told.borrow().is_some(), &fault) {
+                (false, Some(fault)) => tracing::error!(%fault, "the ledger's database does not answer"),
+                (true, None) => tracing::info!("the ledger's database answers again"),
+                (true, Some(_)) | (false, None) => {}
             }
-            Err(fault) => tracing::warn!(%fault, "the ledger's database does not answer"),
+            self.told.send_replace(fault);
+            if found.is_some_and(|found| found != seen) {
+                seen = found.unwrap_or(seen);
+                self.changes.send_modify(|change| *change += 1);
+            }
         }
     }
 }
 
-fn unavailable(fault: &Fault) -> ReadError {
+pub(super) fn unavailable(fault: &Fault) -> ReadError {
     ReadError::Unavailable(fault.to_string().into())
 }

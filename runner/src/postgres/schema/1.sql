@@ -1,5 +1,9 @@
+-- Which ledger this is: a random name that whatever is made of it (an index of a node) is filed under.
+CREATE TABLE tidegate_ledger (one smallint PRIMARY KEY, id bytea NOT NULL);
+
 -- Heads: where each run is. One row per run for ever, so that a run is admitted once.
--- Times are milliseconds since the Unix epoch; wake_at is 9223372036854775807 where somebody has to act.
+-- Times are milliseconds since the Unix epoch; wake_at is 9223372036854775807 where somebody has to act. What tells ages
+-- (admitted_at, over_at) is by the database's clock.
 CREATE TABLE tidegate_run_heads (
     run bytea PRIMARY KEY,
     tenant text NOT NULL,
@@ -9,9 +13,17 @@ CREATE TABLE tidegate_run_heads (
     lease_until bigint NOT NULL,
     wake_at bigint NOT NULL,
     standing smallint NOT NULL,  -- 0 open, 1 quarantined, 2 over
-    token bigint NOT NULL        -- of the last commit
+    token bigint NOT NULL,       -- of the last commit
+    class smallint NOT NULL DEFAULT 0,      -- the queue that it began in: 0 interactive, 1 retry, 2 released, 3 bulk
+    admitted_at bigint NOT NULL DEFAULT 0,
+    over_at bigint NOT NULL DEFAULT 0,      -- 0 while it is not over
+    kept smallint NOT NULL DEFAULT 0        -- 0 everything, 1 no inputs and outputs, 2 nothing but this row
 );
 CREATE INDEX tidegate_run_heads_waiting ON tidegate_run_heads (wake_at, run) WHERE standing = 0;
+CREATE INDEX tidegate_run_heads_aside ON tidegate_run_heads (run) WHERE standing = 1;
+-- What retention asks for; runs of which only this row is left are in neither.
+CREATE INDEX tidegate_run_heads_over ON tidegate_run_heads (kept, over_at, run) WHERE standing = 2 AND kept < 2;
+CREATE INDEX tidegate_run_heads_whole ON tidegate_run_heads (admitted_at, run) WHERE kept = 0;
 
 -- How far each part of the tail is. Whoever commits holds its row, so that places are in the order of commits.
 CREATE TABLE tidegate_run_shards (shard smallint PRIMARY KEY, position bigint NOT NULL);
@@ -28,9 +40,33 @@ CREATE TABLE tidegate_run_commits (
     tenant text NOT NULL,
     lease bigint NOT NULL,
     body bytea NOT NULL,
+    is_act boolean NOT NULL DEFAULT false,       -- of somebody who does not work on the run
+    has_blobs boolean NOT NULL DEFAULT false,    -- it names some
     PRIMARY KEY (shard, position)
 );
 CREATE UNIQUE INDEX tidegate_run_commits_of_run ON tidegate_run_commits (run, first_seq);
+CREATE INDEX tidegate_run_commits_of_acts ON tidegate_run_commits (shard, position) WHERE is_act;
+
+-- What is too large for a commit, or is needed where it did not come to be: payloads by their digests, and events that runs
+-- began with by their ids. A row is there when all of its parts are. kept_at is by the database's clock.
+CREATE TABLE tidegate_blobs (
+    tenant text NOT NULL,
+    kind smallint NOT NULL,      -- 0 payload, 1 event
+    name bytea NOT NULL,
+    bytes bigint NOT NULL,
+    kept_at bigint NOT NULL,
+    PRIMARY KEY (tenant, kind, name)
+);
+CREATE INDEX tidegate_blobs_by_age ON tidegate_blobs (kept_at);
+CREATE TABLE tidegate_blob_parts (
+    tenant text NOT NULL,
+    kind smallint NOT NULL,
+    name bytea NOT NULL,
+    part smallint NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (tenant, kind, name, part),
+    FOREIGN KEY (tenant, kind, name) REFERENCES tidegate_blobs ON DELETE CASCADE
+);
 
 -- Automations: the last version of each, every version, and which endpoints begin them.
 CREATE TABLE tidegate_automations (
