@@ -36,6 +36,7 @@ pub(super) struct State {
     mismatches: u64,
     pub(super) scans: u64,
     pub(super) scan_failures: u64,
+    pub(super) claimed: u64,
 }
 
 /// A slot that was given away.
@@ -56,6 +57,7 @@ impl Shared {
             mismatches: 0,
             scans: 0,
             scan_failures: 0,
+            claimed: 0,
         };
         Self { state: Mutex::new(state), wake: Notify::new(), clock, tiers }
     }
@@ -169,6 +171,7 @@ impl Handle {
             mismatches: state.mismatches,
             scans: state.scans,
             scan_failures: state.scan_failures,
+            claimed: state.claimed,
             memory_bytes: state.core.bytes(),
         }
     }
@@ -176,6 +179,21 @@ impl Handle {
     /// A run that was found open.
     pub(super) fn offer(&self, tenant: &TenantId, run: RunId, class: QueueClass, at_unix_ms: u64) -> Taken {
         self.0.hand_in(tenant, run, |core, now, of| core.offer(now, tenant, of, run, class, at_unix_ms))
+    }
+
+    /// A run that the ledger says nobody works on although it could go on.
+    pub(super) fn claim(&self, tenant: &TenantId, run: RunId, class: QueueClass) -> Taken {
+        let taken = self.0.hand_in(tenant, run, |core, now, of| core.claim(now, tenant, of, run, class));
+        if taken == Taken::Queued {
+            self.0.lock().claimed += 1;
+        }
+        taken
+    }
+
+    /// Something was appended to the run, here or by another process, by whoever does not work on it: one that is under way
+    /// here hears of it, and one that is parked here is looked at now.
+    pub fn heard(&self, tenant: &TenantId, run: RunId) {
+        self.0.hand_in(tenant, run, |core, now, of| core.heard(now, tenant, of, run));
     }
 }
 

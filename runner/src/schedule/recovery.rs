@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::core::Taken;
 use super::handle::Handle;
 use crate::ids::RunId;
-use crate::ledger::{BoxFuture, LedgerStore, QueueClass, RunStatus};
+use crate::ledger::{BoxFuture, Claimable, LedgerStore, QueueClass, RunStatus};
 
 /// Open runs in a projection of the ledger.
 pub trait OpenRuns: Send + Sync + fmt::Debug {
@@ -128,14 +128,19 @@ pub struct Sources {
 /// Rows that are asked for at a time.
 const PAGE: usize = 1024;
 
-/// Between two looks.
+/// Portions of claimable runs in one look: a node that is gone may have left a hundred thousand of them.
+const PORTIONS_MAX: usize = 128;
+
+/// Between two looks, and at most where they take long.
 const PERIOD: Duration = Duration::from_secs(1);
+const PERIOD_MAX: Duration = Duration::from_secs(10);
 
 /// Goes on for ever; dropping it ends it.
 pub(super) async fn keep(handle: Handle, sources: Sources, mut reminders: Option<Arc<dyn Reminders>>) {
     let mut wants_all = true;
     // A scan of many runs is not to be most of what is done.
     let mut not_before = Instant::now();
+    let mut is_told = false;
     loop {
         if let Some(open) = &sources.open {
             let now_unix_ms = handle.0.clock.unix_ms();
@@ -151,10 +156,12 @@ pub(super) async fn keep(handle: Handle, sources: Sources, mut reminders: Option
                 not_before = Instant::now() + 4 * begun.elapsed();
             }
         }
+        let begun = Instant::now();
         if let Some(ledger) = &sources.ledger {
-            claim(&handle, &**ledger).await;
+            claim(&handle, &**ledger, &mut is_told).await;
         }
-        tokio::time::sleep(PERIOD).await;
+        // And neither is this.
+        tokio::time::sleep(PERIOD.max(4 * begun.elapsed()).min(PERIOD_MAX)).await;
     }
 }
 
@@ -206,20 +213,41 @@ fn goes_on_at(run: &ActiveRun) -> Option<u64> {
     }
 }
 
-/// Takes runs that nobody works on. Whoever is quicker has the lease; the others are fenced and let go.
-async fn claim(handle: &Handle, ledger: &dyn LedgerStore) {
-    let now_unix_ms = handle.0.clock.unix_ms();
-    match ledger.claimable(now_unix_ms, PAGE).await {
-        Ok(found) => {
-            for run in found {
-                let (tenant, run) = (run.tenant, run.run);
-                // How it began is not known here: it was interrupted, so it is a retry.
-                handle.offer(&tenant, run, QueueClass::Retry, 0);
+/// Looks for runs that nobody works on, portion by portion for as long as a portion is full and brings something new; what
+/// is left is come to in the next look. Whoever is quicker has the lease; the others are fenced and let go. An error is told
+/// once, until it is over.
+async fn claim(handle: &Handle, ledger: &dyn LedgerStore, told: &mut bool) {
+    for _ in 0..PORTIONS_MAX {
+        let now_unix_ms = handle.0.clock.unix_ms();
+        let found = match ledger.claimable(now_unix_ms, PAGE).await {
+            Ok(found) => found,
+            Err(fault) => {
+                handle.0.lock().scan_failures += 1;
+                if !std::mem::replace(told, true) {
+                    tracing::warn!(%fault, "runs that others let go of cannot be found for the moment");
+                }
+                return;
             }
+        };
+        *told = false;
+        let is_full = found.len() >= PAGE;
+        let mut is_news = false;
+        for run in found {
+            let class = class_of(&run);
+            is_news |= handle.claim(&run.tenant, run.run, class) == Taken::Queued;
         }
-        Err(fault) => {
-            handle.0.lock().scan_failures += 1;
-            tracing::warn!(%fault, "runs that others let go of cannot be found for the moment");
+        if !is_full || !is_news {
+            return;
         }
+    }
+}
+
+/// One that nobody has begun with waits as it would have. Another was interrupted, or its time has come; bulk stays behind
+/// everybody else's.
+fn class_of(run: &Claimable) -> QueueClass {
+    match run.class {
+        class if run.seq == 1 => class,
+        QueueClass::Bulk => QueueClass::Bulk,
+        QueueClass::Interactive | QueueClass::Retry | QueueClass::ParkedRelease => QueueClass::Retry,
     }
 }

@@ -21,6 +21,8 @@ pub struct Snapshot {
     /// Times that the ledger's open runs were gone through, and times that this failed.
     pub scans: u64,
     pub scan_failures: u64,
+    /// Runs that were taken up here since the ledger said that nobody works on them.
+    pub claimed: u64,
     /// What the queues and timers have allocated.
     pub memory_bytes: usize,
 }

@@ -468,3 +468,34 @@ async fn runs_that_another_process_let_go_of_are_taken() {
     pass(20).await;
     assert_eq!(running.workers.turns_of(run(1)), 1, "it is under way, however often it is found");
 }
+
+/// A run that is parked here and of which somebody has said something elsewhere is claimable, and is looked at.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_parked_here_goes_on_when_the_ledger_says_so() {
+    let ledger = Arc::new(MemoryLedger::shared(&MemoryLedgerStore::default(), RuntimeClock::shared()));
+    abandoned(&*ledger, run(1), BEGAN_UNIX_MS + 3000).await;
+    let running = start(Limits::of_slots(1), Sources { open: None, ledger: Some(ledger) });
+    let until_unix_ms = Some(running.clock.unix_ms() + 600_000);
+    let parks = Ended::Parked { until_unix_ms, class: QueueClass::ParkedRelease };
+    running.workers.will(run(1), &[Act::End(parks), Act::Takes(Duration::from_secs(500), Ended::Terminal)]);
+    running.enqueue(1, QueueClass::Interactive);
+    pass(2).await;
+    assert_eq!((running.workers.turns_of(run(1)), running.handle.snapshot().counts.parked), (1, 1));
+    pass(4).await;
+    assert_eq!(running.workers.turns_of(run(1)), 2);
+    assert_eq!(running.handle.snapshot().claimed, 1);
+}
+
+/// One that its worker fails over is not asked all the time, however often it is found.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_fails_is_not_claimed_all_the_time() {
+    let ledger = Arc::new(MemoryLedger::shared(&MemoryLedgerStore::default(), RuntimeClock::shared()));
+    abandoned(&*ledger, run(1), BEGAN_UNIX_MS).await;
+    let running = start(Limits::of_slots(1), Sources { open: None, ledger: Some(ledger) });
+    let fails = Act::End(Ended::Unavailable { retry_ms: 60_000 });
+    running.workers.will(run(1), &[fails.clone(), fails.clone(), fails]);
+    pass(50).await;
+    assert_eq!(running.workers.turns_of(run(1)), 1);
+    pass(20).await;
+    assert_eq!(running.workers.turns_of(run(1)), 2);
+}

@@ -174,7 +174,7 @@ impl Core {
                 self.queue(at, Now { monotonic_ms: since, ..now });
                 Taken::Known
             }
-            State::Parked => {
+            State::Parked | State::HeldBack => {
                 self.unpark(at);
                 self.slab.get_mut(at).class = class;
                 self.queue(at, now);
@@ -213,13 +213,13 @@ impl Core {
                 self.slab.get_mut(at).is_nudged = true;
                 Taken::Nudged
             }
-            State::Parked if at_unix_ms < self.slab.get(at).at => {
+            State::Parked | State::HeldBack if at_unix_ms < self.slab.get(at).at => {
                 let entry = self.slab.get_mut(at);
                 (entry.at, entry.class) = (at_unix_ms, class);
                 self.timers.earlier(&mut self.slab, at);
                 Taken::Parked
             }
-            State::Parked | State::Queued => Taken::Known,
+            State::Parked | State::HeldBack | State::Queued => Taken::Known,
             State::Free => unreachable!("the index has no free entries"),
         }
     }
@@ -241,6 +241,27 @@ impl Core {
         }
     }
 
+    /// The ledger says that the run can go on and that nobody works on it. What is parked here was parked before somebody
+    /// has said something, perhaps to another process: it goes on now. What is held back stays so, and what waits or is under
+    /// way needs nothing.
+    pub fn claim(&mut self, now: Now, tenant: &TenantId, of: Member, run: RunId, class: QueueClass) -> Taken {
+        match self.slab.find(run).map(|at| (self.slab.get(at).state, self.slab.get(at).tenant)) {
+            Some((_, at)) if self.tenants.get(at).name != *tenant => Taken::Mismatch,
+            Some((State::Queued | State::Running | State::HeldBack | State::Free, _)) => Taken::Known,
+            Some((State::Parked, _)) | None => self.enqueue(now, tenant, of, run, class),
+        }
+    }
+
+    /// Something was appended to the run by whoever does not work on it, perhaps in another process. Of a run that is not here
+    /// nothing is to be done: whoever has it hears of it too.
+    pub fn heard(&mut self, now: Now, tenant: &TenantId, of: Member, run: RunId) -> Taken {
+        match self.slab.find(run).map(|at| *self.slab.get(at)) {
+            None => Taken::Known,
+            Some(entry) if entry.state == State::HeldBack => Taken::Known,
+            Some(entry) => self.enqueue(now, tenant, of, run, entry.class),
+        }
+    }
+
     /// Somebody appended something to the run. One that is parked, or unknown, is asked now.
     pub fn nudge(&mut self, now: Now, tenant: &TenantId, of: Member, run: RunId) -> Taken {
         let known = self.slab.find(run).map(|at| self.slab.get(at));
@@ -256,7 +277,7 @@ impl Core {
         }
         match self.slab.get(at).state {
             State::Queued => self.unqueue(at),
-            State::Parked => self.unpark(at),
+            State::Parked | State::HeldBack => self.unpark(at),
             State::Running | State::Free => return false,
         }
         self.forget(at);
@@ -339,10 +360,10 @@ impl Core {
                 self.queue(slot, now);
             }
             Left::Over => self.queue(slot, now),
-            Left::Again { at_unix_ms } => self.park(slot, at_unix_ms),
+            Left::Again { at_unix_ms } => self.hold_back(slot, at_unix_ms),
             Left::Crashed => {
                 self.slab.get_mut(slot).class = QueueClass::Retry;
-                self.park(slot, now.unix_ms.saturating_add(crash_delay_ms(crashes)));
+                self.hold_back(slot, now.unix_ms.saturating_add(crash_delay_ms(crashes)));
             }
         }
         self.enter_ring(tenant_at);
@@ -546,6 +567,11 @@ impl Core {
         let tenant = entry.tenant;
         self.timers.push(&mut self.slab, at);
         self.tenants.get_mut(tenant).parked += 1;
+    }
+
+    fn hold_back(&mut self, at: u32, until_unix_ms: u64) {
+        self.park(at, until_unix_ms);
+        self.slab.get_mut(at).state = State::HeldBack;
     }
 
     /// A run that was here already parks too, unless there is no room: then it is found in the ledger when it is due.

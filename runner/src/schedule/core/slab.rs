@@ -24,6 +24,8 @@ pub(super) enum State {
     Queued,
     /// In the timers.
     Parked,
+    /// The same, since its worker crashed or the ledger did not answer: that it could go on is no reason to ask it earlier.
+    HeldBack,
     /// It has a slot.
     Running,
 }
@@ -31,10 +33,10 @@ pub(super) enum State {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) run: RunId,
-    /// Queued: since when, on the monotonic clock. Parked: until when, on the wall clock. Both in milliseconds.
+    /// Queued: since when, on the monotonic clock. In the timers: until when, on the wall clock. Both in milliseconds.
     pub(super) at: u64,
     pub(super) tenant: u32,
-    /// Queued: the one in front. Parked: place in the heap of timers.
+    /// Queued: the one in front. In the timers: place in the heap of timers.
     pub(super) prev: u32,
     /// Queued: the one behind. Free: the next free one.
     pub(super) next: u32,

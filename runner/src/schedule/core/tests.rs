@@ -154,7 +154,7 @@ impl Model {
         self.core.finish(now, slot, left);
         if left == Left::Crashed {
             let due = self.core.slab.find(id_of(key)).map(|at| *self.core.slab.get(at)).unwrap();
-            assert_eq!(due.state, State::Parked);
+            assert!(matches!(due.state, State::Parked | State::HeldBack));
             assert!((1000..=300_000).contains(&(due.at - now.unix_ms)), "a crashed run waits");
             self.runs.insert(key, Is::Parked { until: due.at });
             return;
@@ -537,4 +537,53 @@ fn tiers_change_while_runs_wait_and_are_under_way() {
         core.finish(at(0), picked.slot, Left::Over);
     }
     assert_eq!((core.counts().running, core.counts().queued), (0, [0; 4]));
+}
+
+/// What the ledger says could go on is taken up, but for what is held back since it crashed its worker or could not be read.
+#[test]
+fn what_can_go_on_is_claimed_and_what_is_held_back_is_not() {
+    let mut core = Core::new(Limits::of_slots(3));
+    let claim = |core: &mut Core, number| core.claim(at(0), &tenant(0), Member::of(0), run(number), QueueClass::Retry);
+    let until = Some(at(60_000).unix_ms);
+    for (number, left) in [
+        (1, Left::Parked { until_unix_ms: until, class: QueueClass::ParkedRelease }),
+        (2, Left::Crashed),
+        (3, Left::Again { at_unix_ms: at(60_000).unix_ms }),
+    ] {
+        core.enqueue(at(0), &tenant(0), Member::of(0), run(number), QueueClass::Interactive);
+        let picked = core.next(at(0)).unwrap();
+        core.finish(at(0), picked.slot, left);
+    }
+    assert_eq!([1, 2, 3].map(|number| claim(&mut core, number)), [Taken::Queued, Taken::Known, Taken::Known]);
+    assert_eq!((claim(&mut core, 1), claim(&mut core, 4)), (Taken::Known, Taken::Queued), "once");
+    assert_eq!(core.claim(at(0), &tenant(1), Member::of(0), run(1), QueueClass::Retry), Taken::Mismatch);
+    let running = [core.next(at(0)).unwrap(), core.next(at(0)).unwrap()].map(|picked| picked.run);
+    assert_eq!(running, [run(1), run(4)]);
+    assert_eq!(claim(&mut core, 1), Taken::Known, "it is under way");
+    // Somebody who acts is another matter, and so is its time.
+    assert_eq!(core.enqueue(at(0), &tenant(0), Member::of(0), run(3), QueueClass::Interactive), Taken::Queued);
+    assert_eq!(core.next_unix_ms(), Some(at(1000).unix_ms));
+    core.release(at(1000), 10);
+    assert_eq!(core.counts().parked, 0);
+}
+
+/// What is said elsewhere is heard by who has the run, and by nobody else.
+#[test]
+fn what_is_heard_wakes_what_is_here() {
+    let mut core = Core::new(Limits::of_slots(1));
+    let hear = |core: &mut Core, number| core.heard(at(0), &tenant(0), Member::of(0), run(number));
+    assert_eq!(hear(&mut core, 1), Taken::Known);
+    assert_eq!(core.counts().queued, [0; 4], "another has it");
+    core.enqueue(at(0), &tenant(0), Member::of(0), run(1), QueueClass::Interactive);
+    assert_eq!(hear(&mut core, 1), Taken::Known, "it is asked anyway");
+    let picked = core.next(at(0)).unwrap();
+    assert_eq!(hear(&mut core, 1), Taken::Nudged);
+    let until_unix_ms = Some(at(60_000).unix_ms);
+    core.finish(at(0), picked.slot, Left::Parked { until_unix_ms, class: QueueClass::ParkedRelease });
+    let picked = core.next(at(0)).expect("what was said during its turn is looked at");
+    core.finish(at(0), picked.slot, Left::Parked { until_unix_ms, class: QueueClass::ParkedRelease });
+    assert_eq!(hear(&mut core, 1), Taken::Queued);
+    let picked = core.next(at(0)).unwrap();
+    core.finish(at(0), picked.slot, Left::Crashed);
+    assert_eq!(hear(&mut core, 1), Taken::Known, "it is held back");
 }
