@@ -56,9 +56,10 @@ pub use settings::{
     Admin, Appliance, Connectors, DEFAULT_TIER, Egress, EgressDns, EgressLimits, EgressRanges, EgressRecords,
     EgressTls, Gateway, Holding, Http2, Issuer, IssuerKey, IssuerTenants, Limits, Listener, Log, LogFormat, LogLevel,
     Logging, Node, NodeLimits, Opening, PlaintextGrants, Pool, PoolAddress, Quota, QuotaBreaker, QuotaDegraded,
-    QuotaRedis, QuotaRedisTls, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore, RedisMode, RetentionClass, Runner,
-    RunnerAdmission, RunnerApi, RunnerApiTls, RunnerIssuer, RunnerPayloads, RunnerPostgres, RunnerPostgresTls,
-    RunnerRetention, RunnerStore, RunnerTier, SyncMode, Tenants, TlsVersion, Unauthenticated, WhenFull,
+    QuotaRedis, QuotaRedisTls, QuotaRetry, QuotaRunaway, QuotaShare, QuotaStore, RUNNER_SHARED_PAYLOAD_BYTES_MAX,
+    RedisMode, RetentionClass, Runner, RunnerAdmission, RunnerApi, RunnerApiTls, RunnerIssuer, RunnerPayloads,
+    RunnerPostgres, RunnerPostgresTls, RunnerRetention, RunnerStore, RunnerTier, SyncMode, Tenants, TlsVersion,
+    Unauthenticated, WhenFull,
 };
 pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;

@@ -6,14 +6,15 @@ use std::path::Path;
 
 use super::cross_check::Check;
 use super::egress::is_same_place;
-use crate::settings::{Appliance, Issuer, Runner, RunnerStore};
+use crate::settings::{Appliance, Issuer, RUNNER_SHARED_PAYLOAD_BYTES_MAX, Runner, RunnerStore};
 
 pub(super) fn cross_check(check: &mut Check<'_, '_, '_>, appliance: &Appliance) {
     let runner = &appliance.runner;
     if !runner.enabled || !check.sound(&["runner.enabled"]) {
         return;
     }
-    if !appliance.gateway.enabled && check.sound(&["gateway.enabled"]) {
+    let is_alone = runner.store == RunnerStore::Embedded;
+    if is_alone && !appliance.gateway.enabled && check.sound(&["gateway.enabled", "runner.store"]) {
         let message = "has no `[gateway]` beside it, whose events it could read: runs are started by hand here, and by nothing else";
         check.warn(&["runner"], message);
     }
@@ -261,6 +262,10 @@ fn postgres(check: &mut Check<'_, '_, '_>, runner: &Runner) {
             return check.fault(&["runner", "postgres", "address"], message);
         }
         (RunnerStore::Postgres, Some(_)) => {}
+    }
+    if runner.payloads.bytes_max > RUNNER_SHARED_PAYLOAD_BYTES_MAX && check.sound(&["runner.payloads.bytes_max"]) {
+        let message = "is above 64MiB, which is the most that is kept of a payload in PostgreSQL; lower it";
+        check.fault(&["runner", "payloads", "bytes_max"], message);
     }
     let keys = ["runner.postgres.tls.enabled", "runner.postgres.tls.certificate", "runner.postgres.tls.key"];
     if !check.sound(&keys) {

@@ -37,7 +37,8 @@ pub use quota::{Quota, QuotaBreaker, QuotaDegraded, QuotaRetry, QuotaRunaway, Qu
 pub use quota_redis::{QuotaRedis, QuotaRedisTls, RedisMode};
 pub use ranges::EgressRanges;
 pub use runner::{
-    DEFAULT_TIER, Runner, RunnerAdmission, RunnerIssuer, RunnerPayloads, RunnerRetention, RunnerStore, RunnerTier,
+    DEFAULT_TIER, RUNNER_SHARED_PAYLOAD_BYTES_MAX, Runner, RunnerAdmission, RunnerIssuer, RunnerPayloads,
+    RunnerRetention, RunnerStore, RunnerTier,
 };
 pub use runner_api::{RunnerApi, RunnerApiTls};
 pub use runner_postgres::{RunnerPostgres, RunnerPostgresTls};

@@ -25,6 +25,9 @@ pub enum RunnerStore {
     Postgres,
 }
 
+/// Largest payload that is kept whole where nodes share a PostgreSQL: it travels in one transaction.
+pub const RUNNER_SHARED_PAYLOAD_BYTES_MAX: u64 = 64 * MIB;
+
 settings! {
     /// The role that performs what tenants automate.
     pub struct Runner {
@@ -35,7 +38,7 @@ settings! {
         directory: PathBuf = "/var/lib/tidegate/runner".into(),
             shown(path(), "`runner` beside `log.directory`"), restart,
             "The ledger is what keeps an effect from happening twice: it wants a disk that is as good as the event log's.";
-        /// What holds the ledger and the automations: `embedded` for one node, `postgres` for several, which share one (`[runner.postgres]`; the node does not start with it yet).
+        /// What holds the ledger and the automations: `embedded` for one node, `postgres` for several, which share one (`[runner.postgres]`).
         store: RunnerStore = RunnerStore::Embedded,
             Choice(&[("embedded", RunnerStore::Embedded), ("postgres", RunnerStore::Postgres)]), restart,
             "One node needs no server.";
@@ -110,7 +113,7 @@ settings! {
         /// Up to this size they stand in the ledger.
         inline_bytes_max: u32 = 4 << 10, Bytes(0..=64 * KIB), restart,
             "Most are smaller, and are read with the record that they belong to.";
-        /// Up to this size they are kept whole, in files of their own; of longer ones the beginning, with length and digest.
+        /// Up to this size they are kept whole, in files of their own, or in rows of PostgreSQL (there at most 64 MiB); of longer ones the beginning, with length and digest.
         bytes_max: u64 = 8 * MIB, Bytes(4 * KIB..=GIB), restart,
             "Longer ones are exports and videos, which nobody reads in a history.";
         /// Bytes of one segment of the ledger.

@@ -13,7 +13,7 @@ use crate::units::seconds;
 const MS: Duration = Duration::from_millis(1);
 
 settings! {
-    /// The PostgreSQL that nodes share: 13 or later, or what speaks as it does. The appliance starts without it; nothing is admitted and no step is made until it is there, and `readyz` says why.
+    /// The PostgreSQL that nodes share: 13 or later, or what speaks as it does. The appliance starts without it, and goes on when it is gone; nothing is admitted and no step is made until it is there, and `readyz` says why.
     pub struct RunnerPostgres {
         /// Host and port. Names are looked up in `egress.dns`.
         address: Option<String> = None, Maybe(host_and_port()), restart,

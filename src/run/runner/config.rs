@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use config::connector::{Catalogue, Manifest};
-use config::{Appliance, Environment, Fault, RunnerStore, Tenant};
+use config::{Appliance, Environment, Fault, Tenant};
 use domain::{ConnectionId, EndpointId, TenantId};
 use egress::caller::SigningKey;
 use runner::connector::Configured;
@@ -69,12 +69,7 @@ pub(crate) fn judge(appliance: &Appliance, path: &Path, environment: &dyn Enviro
         // The way out tells what is wrong with manifests.
         faults.clear();
     }
-    if appliance.runner.store == RunnerStore::Postgres {
-        // Never the embedded one instead: nodes that each believe to share a ledger would each do every effect.
-        let message =
-            "is \"postgres\", and this build cannot open a ledger there yet; write \"embedded\", with one node";
-        faults.push(Fault::error(path, "runner.store", message));
-    }
+    super::database::judge(appliance, path, environment, &mut faults);
     let signer = signer(appliance, path, environment, &mut faults);
     let judged = catalogue
         .zip(signer)

@@ -11,28 +11,28 @@ use domain::{Clock, ConnectionId, TenantId};
 use eventlog::EventLog;
 use runner::admission::{self, Admission, Letters, Triggers};
 use runner::automation::cache::Bounds;
-use runner::automation::{CompiledAutomations, DefinitionStore, EmbeddedDefinitions, embedded as definitions};
+use runner::automation::{CompiledAutomations, DefinitionStore};
 use runner::call::egress::{EgressCaller, EgressSettings};
 use runner::connector::{Connectors, FromConfig};
 use runner::engine::{Acts, Automations, Engine, Events, Payloads, Ports};
 use runner::index::{Following, IndexError, IndexSettings, RunIndex};
-use runner::ledger::embedded::{self, Ages, EmbeddedLedger};
-use runner::ledger::payloads::{self, PayloadDirectory, PayloadStore};
+use runner::ledger::embedded::Ages;
+use runner::ledger::payloads::{self, PayloadStore};
 use runner::ledger::{BoxFuture, LedgerStore};
 use runner::replay::{self, Replays};
 use runner::schedule::core::{Limits, Tier};
 use runner::schedule::{self, Scheduler, Sources};
 use runner::view;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::beginnings::Beginnings;
 use super::calls::{Dialling, Signing, WayOut};
 use super::config::{ConnectionsInForce, InForce};
 use super::metered::Metered;
 use super::metrics::RunnerMetrics;
-use super::ports::{Compiled, EventsOfLog, History, Keeping, NoEvents, StillThere, Telling};
+use super::ports::{Compiled, History, Keeping, StillThere, Telling};
+use super::stores::{Keeper, Stores};
 use super::tiers::TiersInForce;
 
 /// How often figures are taken that take a look at the disk.
@@ -57,16 +57,14 @@ pub(super) struct Opening {
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(super) ledger: Arc<dyn LedgerStore>,
-    embedded: Arc<EmbeddedLedger>,
-    /// Watches that no part of what is kept goes unnoticed.
-    beginnings: Arc<Beginnings>,
+    keeper: Keeper,
     pub(super) definitions: Arc<dyn DefinitionStore>,
     pub(super) automations: Arc<dyn Automations>,
     pub(super) connectors: Arc<dyn Connectors>,
     pub(super) connector_names: Arc<dyn view::Connectors>,
     pub(super) events: Arc<dyn Events>,
     pub(super) payloads: Arc<dyn Payloads>,
-    pub(super) payload_store: Arc<PayloadDirectory>,
+    pub(super) payload_store: Arc<dyn PayloadStore>,
     pub(super) index: Arc<RunIndex>,
     pub(super) scheduler: schedule::Handle,
     pub(super) triggers: Arc<Triggers>,
@@ -109,35 +107,24 @@ impl Opening {
     /// Opens everything, in the order in which each stands on those before it. Nothing runs yet.
     pub(super) async fn open(&self) -> Result<(Arc<Live>, Tasks), String> {
         let file = &self.appliance.runner;
-        let directory = &file.directory;
         let clock = &self.clock;
-        let (embedded, payload_store) = self.ledger().await?;
-        let embedded = Arc::new(embedded);
-        let payload_store = Arc::new(payload_store);
-        let inner: Arc<dyn LedgerStore> = Arc::<EmbeddedLedger>::clone(&embedded);
+        let stores = Stores::open(self).await?;
         let counts = Arc::clone(&self.metrics.counts);
+        let Stores { ledger: inner, definitions, payloads: payload_store, events, index: at, keeper } = stores;
         let ledger: Arc<dyn LedgerStore> = Arc::new(Metered { inner, counts, clock: Arc::clone(clock) });
-        let kept = self.definitions().await?;
-        let definitions: Arc<dyn DefinitionStore> = Arc::<EmbeddedDefinitions>::clone(&kept);
-        let beginnings = Arc::new(Beginnings::new(directory, Arc::clone(&embedded), kept)?);
         let automations = CompiledAutomations::new(Arc::clone(&definitions), Bounds::default());
         let automations: Arc<dyn Automations> = Arc::new(Compiled(automations));
         let settings = IndexSettings { metadata: file.retention.metadata, ..IndexSettings::default() };
-        let index = RunIndex::open(&directory.join("index"), settings, Arc::clone(&ledger), Arc::clone(clock)).await;
+        let index = RunIndex::open(&at, settings, Arc::clone(&ledger), Arc::clone(clock)).await;
         let index = index.map_err(|fault| format!("the index of runs: {fault}"))?;
-        let events: Arc<dyn Events> = match &self.log {
-            Some(log) => Arc::new(EventsOfLog(Arc::clone(log))),
-            None => Arc::new(NoEvents),
-        };
         let configured = Arc::new(ConnectionsInForce(Arc::clone(&self.config)));
         let connectors: Arc<dyn Connectors> = Arc::new(FromConfig::new(configured));
-        let store: Arc<dyn PayloadStore> = Arc::<PayloadDirectory>::clone(&payload_store);
         let bounds = payloads::Bounds {
             inline_bytes_max: file.payloads.inline_bytes_max as usize,
             stored_bytes_max: usize::try_from(file.payloads.bytes_max).unwrap_or(usize::MAX),
             ..payloads::Bounds::default()
         };
-        let payloads: Arc<dyn Payloads> = Arc::new(Keeping { store, bounds });
+        let payloads: Arc<dyn Payloads> = Arc::new(Keeping { store: Arc::clone(&payload_store), bounds });
         let (scheduler, handle) = self.scheduler()?;
         let queue: Arc<dyn schedule::Queue> = Arc::new(handle.clone());
         let engine = self.engine(&ledger, &definitions, &automations, &events, &payloads, &connectors)?;
@@ -170,11 +157,15 @@ impl Opening {
             payloads: Arc::clone(&payloads),
             queue,
         };
-        let sources = Sources { open: Some(Arc::new(OpenRunsOf::new(Arc::clone(&index)))), ledger: None };
+        let sources = match &keeper {
+            // All leases of processes before this one are void, and nobody else takes a run up.
+            Keeper::Embedded(_) => Sources { open: Some(Arc::new(OpenRunsOf::new(Arc::clone(&index)))), ledger: None },
+            // The ledger says what nobody works on; what others do is none of ours.
+            Keeper::Fleet(_) => Sources { open: None, ledger: Some(Arc::clone(&ledger)) },
+        };
         let live = Live {
             ledger,
-            embedded,
-            beginnings,
+            keeper,
             definitions,
             automations,
             connectors,
@@ -221,39 +212,6 @@ impl Opening {
             clock: Arc::clone(&self.clock),
         };
         Some(Replays::new(parts, replay::Settings::default()))
-    }
-
-    async fn ledger(&self) -> Result<(EmbeddedLedger, PayloadDirectory), String> {
-        let file = &self.appliance.runner;
-        let mut settings = embedded::Settings::new(file.directory.join("ledger"));
-        settings.segment_bytes = file.payloads.segment_bytes;
-        settings.reserve_bytes = file.payloads.reserve_bytes;
-        let (clock, payloads) = (Arc::clone(&self.clock), file.directory.join("payloads"));
-        let opened = tokio::task::spawn_blocking(move || {
-            let store = PayloadDirectory::open(payloads, Arc::clone(&clock));
-            let store = store.map_err(|fault| format!("the store of payloads: {fault}"))?;
-            let (ledger, opened) = EmbeddedLedger::open(&settings, clock).map_err(|fault| with_causes(&fault))?;
-            for damage in &opened.damage {
-                tracing::error!(?damage, "the ledger is damaged: a run that has records there cannot be read");
-            }
-            tracing::info!(open_runs = opened.open_runs, read = opened.read, "the ledger is open");
-            Ok((ledger, store))
-        });
-        opened.await.map_err(|_| "opening the ledger ended in a fault of ours".to_owned())?
-    }
-
-    async fn definitions(&self) -> Result<Arc<EmbeddedDefinitions>, String> {
-        let file = &self.appliance.runner;
-        let mut settings = definitions::Settings::new(file.directory.join("definitions"));
-        settings.reserve_bytes = file.payloads.reserve_bytes;
-        let clock = Arc::clone(&self.clock);
-        let opened = tokio::task::spawn_blocking(move || EmbeddedDefinitions::open(&settings, clock)).await;
-        let opened = opened.map_err(|_| "opening the automations ended in a fault of ours".to_owned())?;
-        let (store, opened) = opened.map_err(|fault| format!("the automations: {}", with_causes(&fault)))?;
-        if opened.is_rebuilt {
-            tracing::info!(records = opened.read, "the index of automations was made anew from their journal");
-        }
-        Ok(Arc::new(store))
     }
 
     fn scheduler(&self) -> Result<(Scheduler, schedule::Handle), String> {
@@ -310,19 +268,19 @@ impl Opening {
             is_alone: file.store == RunnerStore::Embedded && file.egress.is_none(),
             workers_lost_max: file.crashes_max,
             authorise_after: file.reauthorise_after,
-            ..runner::engine::Settings::new(&owner(self.appliance.node.id, clock.unix_ms()))
+            ..runner::engine::Settings::new(&owner(self.appliance.node.id, clock.unix_ms())?)
         };
         Ok(Engine::new(ports, settings))
     }
 }
 
-/// A name of this process that no other one has, nor had: ids of processes come again, and not in the same millisecond.
-fn owner(node: domain::NodeId, now_unix_ms: u64) -> String {
-    format!("node {} pid {} at {now_unix_ms}", node.0, std::process::id())
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    super::super::with_causes(error)
+/// A name of this process that no other one has, nor had: nodes of a fleet may all be the first process of a container, with
+/// one and the same file.
+fn owner(node: domain::NodeId, now_unix_ms: u64) -> Result<String, String> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|fault| format!("the operating system gives no randomness: {fault}"))?;
+    let random = data_encoding::HEXLOWER.encode(&random);
+    Ok(format!("node {} pid {} at {now_unix_ms} {random}", node.0, std::process::id()))
 }
 
 impl Tasks {
@@ -334,14 +292,18 @@ impl Tasks {
         beside.spawn(keep_watch(Arc::clone(live), stop, over));
         let stop = is_over;
         beside.spawn(keep_looking(Arc::clone(live)));
+        let (keeper, scheduler) = (live.keeper.clone(), live.scheduler.clone());
+        beside.spawn(async move { keeper.beside(scheduler).await });
         beside.spawn(keep_retaining(Arc::clone(live), ages));
         let admission = self.admission.map(|admission| tokio::spawn(admission.run(stop.clone())));
-        // What was durable when the process before ended is in the index before open runs are looked for in it; whoever is
-        // told to stop meanwhile has nothing to look for.
-        let mut stopped = stop.clone();
-        tokio::select! {
-            _ = stopped.wait_for(|stop| *stop) => {}
-            _ = live.index.caught_up(Duration::from_mins(5)) => {}
+        if self.sources.open.is_some() {
+            // What was durable when the process before ended is in the index before open runs are looked for in it; whoever is
+            // told to stop meanwhile has nothing to look for.
+            let mut stopped = stop.clone();
+            tokio::select! {
+                _ = stopped.wait_for(|stop| *stop) => {}
+                _ = live.index.caught_up(Duration::from_mins(5)) => {}
+            }
         }
         let drained = self.scheduler.run(self.engine, self.sources, stop).await;
         if drained.dropped > 0 {
@@ -377,7 +339,7 @@ impl Live {
     /// What is wrong with it, in sentences.
     pub(super) fn alarms(&self, lag_alarm: Duration, now_unix_ms: u64) -> Vec<String> {
         let mut alarms = self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        alarms.extend(self.beginnings.alarms().iter().cloned());
+        alarms.extend(self.keeper.alarms().iter().cloned());
         if let Some(status) = self.admission.as_ref().map(admission::Handle::status) {
             if let Some(halt) = status.halt {
                 alarms.push(format!("runner: admission is halted: {}", halt.reason));
@@ -399,51 +361,16 @@ impl Live {
     }
 
     pub(super) async fn ledger_stat(&self) -> Value {
-        let embedded = Arc::clone(&self.embedded);
-        let stat = tokio::task::spawn_blocking(move || {
-            let stat = embedded.stat();
-            json!({
-                "openRuns": stat.open_runs,
-                // The index counts what it has written, and what it wrote twice counts twice until it is put together.
-                "runsEverApproximately": stat.tombstones,
-                "unindexed": stat.unindexed,
-                "indexBytes": stat.index_bytes,
-                "indexFailed": stat.index_failed.map(|why| why.to_string()),
-                "journal": segments(&stat.journal),
-                "history": segments(&stat.history),
-            })
-        });
-        stat.await.unwrap_or_default()
+        self.keeper.stat().await
     }
 
     async fn look(&self) {
-        let (embedded, beginnings) = (Arc::clone(&self.embedded), Arc::clone(&self.beginnings));
-        let looked = tokio::task::spawn_blocking(move || {
-            beginnings.keep();
-            embedded.stat()
-        });
-        if let Ok(stat) = looked.await {
-            let bytes = stat.journal.bytes_used + stat.history.bytes_used + stat.index_bytes;
-            self.seen.open_runs.store(stat.open_runs as u64, Ordering::Relaxed);
-            self.seen.ledger_bytes.store(bytes, Ordering::Relaxed);
-            let mut faults = Vec::new();
-            for (name, journal) in [("ledger", &stat.journal), ("history", &stat.history)] {
-                faults.extend(
-                    journal.unavailable.as_ref().map(|why| format!("runner: the {name} cannot be written: {why}")),
-                );
-                if journal.full {
-                    faults.push(format!("runner: the {name} has no room: nothing is admitted, and steps wait"));
-                }
-                if journal.damaged > 0 {
-                    let places =
-                        if journal.damaged == 1 { "1 place".into() } else { format!("{} places", journal.damaged) };
-                    faults.push(format!("runner: the {name} is damaged in {places}"));
-                }
-            }
+        if let Some(look) = self.keeper.look().await {
+            self.seen.open_runs.store(look.open_runs, Ordering::Relaxed);
+            self.seen.ledger_bytes.store(look.ledger_bytes, Ordering::Relaxed);
             let is_poisoned = *self.index.following().borrow() == Following::Failing(IndexError::Poisoned);
-            self.seen.is_lost.store(is_poisoned || stat.index_failed.is_some(), Ordering::Relaxed);
-            faults.extend(stat.index_failed.map(|why| format!("runner: the ledger's index has failed: {why}")));
-            *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+            self.seen.is_lost.store(is_poisoned || look.is_lost, Ordering::Relaxed);
+            *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = look.faults;
         }
         let freshness = self.index.caught_up(Duration::from_secs(1)).await;
         // What is not in within a second is behind by more than that, and by how much the next look says.
@@ -456,25 +383,8 @@ impl Live {
             replays.shutdown().await;
         }
         self.index.close().await;
-        let (embedded, beginnings) = (Arc::clone(&self.embedded), Arc::clone(&self.beginnings));
-        let closed = tokio::task::spawn_blocking(move || {
-            beginnings.keep();
-            embedded.close();
-        });
-        if closed.await.is_err() {
-            tracing::error!("the ledger was not closed: the next start is as after a crash");
-        }
+        self.keeper.close().await;
     }
-}
-
-fn segments(stat: &eventlog::segment::Stat) -> Value {
-    json!({
-        "bytes": stat.bytes_used,
-        "records": stat.records,
-        "segments": stat.segments,
-        "damaged": stat.damaged,
-        "unavailable": stat.unavailable.as_deref(),
-    })
 }
 
 /// Says that it is over: somebody stops the runner, or it goes on only with what is opened anew.
@@ -502,22 +412,7 @@ async fn keep_looking(live: Arc<Live>) {
 async fn keep_retaining(live: Arc<Live>, ages: Ages) {
     loop {
         tokio::time::sleep(RETAIN_EVERY).await;
-        let (embedded, payloads, ages) = (Arc::clone(&live.embedded), Arc::clone(&live.payload_store), ages);
-        match tokio::task::spawn_blocking(move || embedded.retain(&ages, &payloads)).await {
-            Ok(Ok(retained)) if retained.moved_segments + retained.dropped_segments + retained.payloads > 0 => {
-                tracing::info!(
-                    moved = retained.moved_segments,
-                    dropped = retained.dropped_segments,
-                    payloads = retained.payloads,
-                    "the ledger's old segments were seen to"
-                );
-            }
-            Ok(Ok(_)) => {}
-            Ok(Err(fault)) => {
-                tracing::error!(%fault, "what is over age in the ledger was not seen to; it is tried again");
-            }
-            Err(_) => tracing::error!("retention of the ledger ended in a fault of ours; it is tried again"),
-        }
+        live.keeper.retain(ages).await;
         if let Err(fault) = live.index.sweep().await {
             tracing::error!(%fault, "the index of runs was not swept; it is tried again");
         }

@@ -219,6 +219,8 @@ fn scheduled(encoder: &mut DescriptorEncoder<'_>, live: &Live) -> fmt::Result {
     gauge(encoder, "scheduler_bytes", "What queues and timers have allocated", seen.memory_bytes as u64)?;
     counter(encoder, "workers_crashed", "Workers that panicked over a run", seen.turns.crashed)?;
     counter(encoder, "workers_fenced", "Turns that ended since another worker had the run", seen.turns.fenced)?;
+    let help = "Runs that were taken up since the ledger said that nobody works on them";
+    counter(encoder, "claimed", help, seen.claimed)?;
     let help = "Turns that ended since the ledger did not answer";
     counter(encoder, "turns_unavailable", help, seen.turns.unavailable)?;
     waits(encoder, "wait_alone", "Waits for a slot of runs that were all that their tenant had", &seen.waits_alone)?;

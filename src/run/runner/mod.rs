@@ -18,12 +18,16 @@
 mod beginnings;
 mod calls;
 mod config;
+mod database;
 mod desk;
 mod door;
+mod embedded;
+mod fleet;
 mod live;
 mod metered;
 mod metrics;
 mod ports;
+mod stores;
 mod tiers;
 mod tokens;
 
