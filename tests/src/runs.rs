@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ring::digest::{SHA256, digest};
@@ -22,7 +23,7 @@ use crate::settings::{Tenant, endpoint, tenant};
 #[derive(Debug)]
 pub struct Runs {
     pub node: Node,
-    pub provider: Provider,
+    pub provider: Arc<Provider>,
     pub api: SocketAddr,
 }
 
@@ -84,6 +85,16 @@ impl Runs {
     }
 
     pub fn prepare_with(provider: Provider, settings: Settings<'_>) -> Self {
+        Self::prepare_at(Arc::new(provider), settings)
+    }
+
+    /// Another node, which calls the same provider for the same tenants.
+    #[must_use]
+    pub fn prepare_beside(&self, settings: Settings<'_>) -> Self {
+        Self::prepare_at(Arc::clone(&self.provider), settings)
+    }
+
+    fn prepare_at(provider: Arc<Provider>, settings: Settings<'_>) -> Self {
         let address = own_address();
         let listen = || TcpListener::bind((address, 0)).expect("a port of an address of our own");
         let (calls, asked) = (listen(), listen());

@@ -3,6 +3,8 @@
 mod a_bound_of_a_tenant_is_kept_and_changes_with_its_file;
 mod a_cancellation_reaches_a_call_under_way;
 mod a_connection_that_died_waits_for_somebody;
+mod a_database_is_asked_by_tls;
+mod a_database_is_shared;
 mod a_deadline_ends_a_run_by_name;
 mod a_delivery_becomes_a_run_and_a_history;
 mod a_flood_of_bad_tokens_keeps_nobody_out;
