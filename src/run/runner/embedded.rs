@@ -97,7 +97,8 @@ impl Embedded {
                 faults.push(format!("runner: the {name} has no room: nothing is admitted, and steps wait"));
             }
             if journal.damaged > 0 {
-                let places = if journal.damaged == 1 { "1 place".into() } else { format!("{} places", journal.damaged) };
+                let places =
+                    if journal.damaged == 1 { "1 place".into() } else { format!("{} places", journal.damaged) };
                 faults.push(format!("runner: the {name} is damaged in {places}"));
             }
         }

@@ -116,7 +116,7 @@ async fn what_is_said_at_one_node_reaches_a_run_of_the_other() {
         .await;
     let execution = first.deliver("other", &json!({ "order": "o-2" })).await;
     first.once("other", &execution, &["needs-attention"]).await;
-    let choice = json!({ "step": "charge", "choice": "retry-accept-duplicate" });
+    let choice = json!({ "node": "charge", "choice": "retry-accept-duplicate" });
     second.ask("other", "POST", &format!("/executions/{execution}/resolve"), Some(&choice), 202).await;
     for runs in [&first, &second] {
         runs.once("other", &execution, &["succeeded"]).await;

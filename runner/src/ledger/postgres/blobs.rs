@@ -24,7 +24,8 @@ pub(super) fn blobs_of(body: &Body) -> impl Iterator<Item = (Kind, Box<[u8]>)> {
         | Body::Rerun(_)
         | Body::CancelRequested(_)
         | Body::Quarantined(_)
-        | Body::Terminal(_) => None,
+        | Body::Terminal(_)
+        | Body::Dismissed(_) => None,
     };
     let event = event.map(|event| (Kind::Event, Box::<[u8]>::from(*event.as_bytes())));
     stored.into_iter().chain(event)
