@@ -733,7 +733,8 @@ async fn held_deliveries_of_one_token_are_promoted_once() {
 async fn an_endpoint_of_a_published_key_needs_no_secret() {
     let bench = Bench::new();
     let answer = bench.presets.get("wise-sandbox").unwrap().declaration().known_answers[0].clone();
-    let lines: String = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let lines = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+    let lines = lines.collect::<Vec<_>>().concat();
     let request = |body: &str| {
         let length = body.len();
         format!(

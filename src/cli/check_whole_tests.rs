@@ -199,6 +199,11 @@ from = "header:X-Time"
 format = "seconds"
 old = "5m"
 future = "5m"
+[[scheme.known_answer]]
+secret = "a secret that is no secret"
+body = "x"
+at_unix_ms = 1790000000000
+headers = { X-Sig = "0cbfd89de4a4b0fee9d108266c5e45bd468eb7627e46323062b94665d4c6a920", X-Time = "1790000000" }
 [[scheme]]
 name = "token"
 algorithm = "token"
