@@ -15,6 +15,7 @@ mod appliance;
 pub mod connector;
 mod document;
 mod egress;
+mod endpoint_handshake;
 mod environment;
 mod fault;
 mod form;
@@ -42,6 +43,7 @@ pub use egress::{
     CertificateBy, Connection, ConnectionTls, Credential, CredentialKind, EgressCertificate, EgressRole, EgressRule,
     EgressToken, RuleMode, SniRule, TenantEgress,
 };
+pub use endpoint_handshake::EndpointHandshake;
 pub use environment::{Environment, MapEnvironment, ProcessEnvironment};
 pub use fault::{Fault, Severity, has_errors};
 pub use form::AtLine;
@@ -61,7 +63,7 @@ pub use settings::{
     RunnerPostgres, RunnerPostgresTls, RunnerRetention, RunnerStore, RunnerTier, SyncMode, Tenants, TlsVersion,
     Unauthenticated, WhenFull,
 };
-pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, SecretEntry, SecretTerms, Tenant};
+pub use tenant::{Alias, DeclaredScheme, Endpoint, OverLimit, RepeatRule, SecretEntry, SecretTerms, Tenant};
 pub use tenant_file::parse_tenant;
 pub use tenants::{
     ABSENCE, Both, InForce, Judge, Judged, Second, TenantFiles, TenantsLoad, Unavailable, both, files_passed_over,

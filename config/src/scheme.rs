@@ -4,14 +4,18 @@
 //! Nothing is computed here: `gateway::scheme` compiles a declaration into a small program and says everything
 //! that is wrong with it. `docs/schemes.md` explains every key with an example.
 
+mod answer;
 mod declare;
+mod handshake;
 mod text;
 
+pub use answer::{Answer, AnswerBody, AnswerType, Redelivery};
 pub use declare::{
-    Algorithm, Also, Answer, BodyDigest, BodyRule, Case, ClaimRule, Encoding, Evidence, Hash, JwtRule, KeyDecode,
-    KeyRule, KnownAnswer, ListRule, Method, Redelivery, Requirement, SchemeDeclaration, SignatureRule, TimestampFormat,
-    TimestampRule, UrlRule, UrlVariant,
+    Algorithm, Also, BodyDigest, BodyRule, Case, ClaimRule, Encoding, Evidence, Hash, JwtRule, KeyDecode, KeyRule,
+    KnownAnswer, ListRule, Method, Requirement, SchemeDeclaration, SignatureRule, TimestampFormat, TimestampRule,
+    UrlRule, UrlVariant,
 };
+pub use handshake::{Alphabet, Challenge, ChallengeDigest, Handshake, HandshakeKind, Reply, ReplyHeader, When};
 pub use text::{Condition, ParseTextError, Span, ValueSource, Window};
 
 #[cfg(test)]

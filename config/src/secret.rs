@@ -197,7 +197,7 @@ fn from_file(read: Result<(Vec<u8>, u32), Unreadable>, path: Option<&Path>) -> R
 }
 
 /// One part of a path, and not a hidden one.
-fn check_name(name: &str) -> Result<(), String> {
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     if (1..=128).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.') {
         Ok(())

@@ -11,6 +11,7 @@ use domain::{EndpointId, Secret, TenantId};
 use ipnet::IpNet;
 
 use crate::egress::TenantEgress;
+use crate::endpoint_handshake::EndpointHandshake;
 use crate::fault::Fault;
 use crate::public_url::PublicUrl;
 use crate::runner::TenantRunner;
@@ -81,6 +82,8 @@ pub(crate) struct RareEndpoint {
     pub(crate) over_limit: OverLimit,
     /// Its list of secrets is written, and empty.
     pub(crate) takes_no_secret: bool,
+    pub(crate) handshake: Option<Box<EndpointHandshake>>,
+    pub(crate) repeats: RepeatRule,
 }
 
 /// What happens to a verified delivery that is over a limit.
@@ -93,6 +96,18 @@ pub enum OverLimit {
     Refuse,
     /// It is committed in the bulk class.
     Bulk,
+}
+
+/// What happens to a delivery whose id was committed before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RepeatRule {
+    /// It is answered as the first was, where the signature covers the id; else it is an event of its own.
+    #[default]
+    Default,
+    /// It is an event of its own, always.
+    Keep,
+    /// It is answered as the first was, also where anybody can write the id.
+    Drop,
 }
 
 /// Another host and path that an endpoint answers under, so that a team migrates without touching its providers.
@@ -222,6 +237,15 @@ impl Endpoint {
     /// The URL that its provider posts to, if it is not the node's: for schemes that sign the URL.
     pub fn public_url(&self) -> Option<&PublicUrl> {
         self.rare.as_ref().and_then(|rare| rare.public_url.as_ref())
+    }
+
+    /// What its handshakes need beside its secrets.
+    pub fn handshake(&self) -> Option<&EndpointHandshake> {
+        self.rare.as_ref().and_then(|rare| rare.handshake.as_deref())
+    }
+
+    pub fn repeats(&self) -> RepeatRule {
+        self.rare.as_ref().map_or(RepeatRule::Default, |rare| rare.repeats)
     }
 
     pub fn over_limit(&self) -> OverLimit {

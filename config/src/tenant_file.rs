@@ -13,6 +13,7 @@ use toml::de::DeTable;
 use crate::alias;
 use crate::document::{Document, Text as Written};
 use crate::egress::{self, ConnectionTable, CredentialTable, EgressTable};
+use crate::endpoint_handshake::{self, HandshakeTable};
 use crate::fault::Fault;
 use crate::form::{
     Bytes, Choice, Declared, Flag, List, Located, Maybe, Moment, Placed, Settings, Table, Text, needed, network,
@@ -24,7 +25,8 @@ use crate::scheme::SchemeDeclaration;
 use crate::secret::ResolvedSecret;
 use crate::settings::{Appliance, Limits};
 use crate::tenant::{
-    Alias, Common, DeclaredScheme, Endpoint, OverLimit, RareEndpoint, RareTenant, SECRET_NAME, SecretEntry, Tenant,
+    Alias, Common, DeclaredScheme, Endpoint, OverLimit, RareEndpoint, RareTenant, RepeatRule, SECRET_NAME, SecretEntry,
+    Tenant,
 };
 use crate::tenants::InPart;
 use crate::units::{GIB, format_bytes};
@@ -84,8 +86,14 @@ settings! {
         over_limit: OverLimit = OverLimit::Default,
             Choice(&[("default", OverLimit::Default), ("refuse", OverLimit::Refuse), ("bulk", OverLimit::Bulk)]), live,
             "429 where the provider sends again, else the event is kept in the bulk class as far as that has room (`docs/refusals.md`).";
+        /// What happens to a delivery whose id was committed before: `drop` answers it as the first was, `keep` makes it an event of its own.
+        repeats: RepeatRule = RepeatRule::Default,
+            Choice(&[("default", RepeatRule::Default), ("keep", RepeatRule::Keep), ("drop", RepeatRule::Drop)]), live,
+            "`drop` where the signature covers the id, else `keep`: an id that is not covered anybody can write (`docs/schemes.md`).";
         /// What the endpoint may receive; what it leaves out is `limits.endpoint` of the appliance's file.
         limits: Limits = Limits::default(), Table, live, "";
+        /// What its handshakes need beside its secrets, where its scheme has such (`tidegate schemes show`).
+        handshake: HandshakeTable = HandshakeTable::default(), Table, live, "";
     }
 
     /// One secret of an endpoint.
@@ -389,7 +397,9 @@ fn build_endpoint(
     }
     check_limits(document, span, &table, rules);
     let takes_no_secret = table.secrets.as_ref().is_some_and(Vec::is_empty);
-    let secrets = build_secrets(document, span, table.secrets, table.enabled, resolve);
+    let handshake = endpoint_handshake::build(document, table.handshake, table.enabled, resolve);
+    let adopts = handshake.as_ref().and_then(|handshake| handshake.adopts.as_deref());
+    let secrets = build_secrets(document, span, table.secrets, table.enabled, adopts, resolve);
     let rare = RareEndpoint {
         limits: table.limits,
         sources: table.sources.into(),
@@ -398,6 +408,8 @@ fn build_endpoint(
         public_url: table.public_url,
         over_limit: table.over_limit,
         takes_no_secret,
+        handshake,
+        repeats: table.repeats,
     };
     // A stand-in belongs to nobody: whoever judges it is told that the id was misread.
     let id = table.id.map(|id| id.value).or_else(|| EndpointId::parse("misread").ok())?;
@@ -440,6 +452,7 @@ fn build_secrets(
     span: &Range<usize>,
     tables: Option<Vec<Located<SecretTable>>>,
     enabled: bool,
+    adopts: Option<&str>,
     resolve: &mut Resolve<'_>,
 ) -> Vec<SecretEntry> {
     if tables.is_none() && enabled && document.is_sound("enabled") {
@@ -464,7 +477,15 @@ fn build_secrets(
                     document.fault(span.clone(), "ends before it begins; not_after must be later than not_before");
                 }
                 let Some(reference) = table.value else { return };
-                if let Some(found) = resolve_one(document, &reference, enabled, resolve) {
+                let awaited = reference.value.strip_prefix("secret:").is_some_and(|name| adopts == Some(name));
+                let found = document.within("value", |document| {
+                    if awaited {
+                        resolve_awaited(document, &reference, resolve)
+                    } else {
+                        resolve_one(document, &reference, enabled, resolve)
+                    }
+                });
+                if let Some(found) = found {
                     let entry = SecretEntry::new(&name, found, table.not_before, table.not_after);
                     entries.push(entry.at(index));
                 }
@@ -474,13 +495,14 @@ fn build_secrets(
     entries
 }
 
-fn resolve_one(
+/// What a reference of an endpoint resolves to; says why it does not, and only warns where nothing depends on it.
+pub(crate) fn resolve_one(
     document: &mut Document<'_>,
     reference: &Located<String>,
     enabled: bool,
     resolve: &mut Resolve<'_>,
 ) -> Option<Secret> {
-    document.within("value", |document| match resolve_plain(document, reference, resolve) {
+    match resolve_plain(document, reference, resolve) {
         Ok(secret) => Some(secret),
         Err(message) if enabled => {
             document.fault(reference.span.clone(), message);
@@ -491,7 +513,22 @@ fn resolve_one(
             document.warn(reference.span.clone(), message);
             None
         }
-    })
+    }
+}
+
+/// What a secret that the provider makes resolves to, once it has.
+fn resolve_awaited(
+    document: &mut Document<'_>,
+    reference: &Located<String>,
+    resolve: &mut Resolve<'_>,
+) -> Option<Secret> {
+    resolve_plain(document, reference, resolve)
+        .map_err(|message| {
+            let message =
+                format!("{message}; the endpoint takes none but the provider's handshake, which brings its secret");
+            document.warn(reference.span.clone(), message);
+        })
+        .ok()
 }
 
 /// What a reference resolves to. A reload looks for references in the text, without parsing it: they have to stand

@@ -91,6 +91,8 @@ refusals! {
     Overloaded = "overloaded", Appliance, Later, "The appliance is busy.";
     /// The delivery does not prove who sent it.
     SignatureInvalid = "signature-invalid", Sender, Never, "The delivery could not be verified.";
+    /// A provider asks whether this is its endpoint, in a way that is not answered.
+    HandshakeRefused = "handshake-refused", Sender, Never, "The handshake could not be answered.";
     /// Over the tenant's or the endpoint's limit of events or bytes.
     RateLimited = "rate-limited", Tenant, Later, "Too many deliveries.";
     /// The tenant's stored bytes have reached their limit.

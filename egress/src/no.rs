@@ -136,6 +136,7 @@ impl From<domain::Refusal> for No {
             | Found::SourceNotAllowed
             | Found::SourceThrottled
             | Found::SignatureInvalid
+            | Found::HandshakeRefused
             | Found::RateLimited
             | Found::StorageLimited
             | Found::LogUnavailable => Refusal::RequestMalformed,

@@ -10,8 +10,11 @@ use listen::{Answer, Exchange};
 
 use crate::Gateway;
 use crate::answer::{self, Refused};
+use crate::body::Delivery;
 use crate::endpoint::Endpoint;
 use crate::once::Taken;
+use crate::record::Lost;
+use crate::scheme::Verified;
 use crate::snapshot::Unfound;
 use crate::source;
 
@@ -35,11 +38,22 @@ pub(crate) struct No {
     pub(crate) detail: String,
     /// The id under which the delivery is kept in the holding stream, if it is.
     pub(crate) held: Option<EventId>,
+    /// What is lost of a verified delivery.
+    pub(crate) lost: Option<LostDelivery>,
+}
+
+/// A verified delivery that is not stored: what there is to ask its provider for.
+#[derive(Debug)]
+pub(crate) struct LostDelivery {
+    delivery: Option<Box<[u8]>>,
+    received_unix_ms: u64,
+    body_bytes: u64,
+    comes_again: bool,
 }
 
 impl Gateway {
-    /// Takes one delivery. Every way out but the last is a refusal; the last is reached only when the event would
-    /// survive the machine losing power now.
+    /// Takes one delivery. Every way out but the last is a refusal, or the answer to a handshake; the last is
+    /// reached only when the event would survive the machine losing power now.
     pub(crate) async fn accept(&self, exchange: &mut Exchange, trace: &mut Trace) -> Result<Answer, No> {
         // 1. Which endpoint? One load: this request sees one snapshot from here to its end.
         let snapshot = self.parts.snapshot.load_full();
@@ -55,7 +69,12 @@ impl Gateway {
         // 3. The exact bytes: bounded in size, in time, in rate, and in what the node holds in flight.
         let delivery = self.read_body(exchange, trace.source, &endpoint).await?;
 
-        // 4. Who sent it? A delivery that does not prove it is held outside the log, on a budget of its own.
+        // 4. A handshake? The endpoint proves itself to its provider; it is answered, and never an event.
+        if let Some(answer) = self.shake_hands(&endpoint, exchange.head(), &delivery).await? {
+            return Ok(answer);
+        }
+
+        // 5. Who sent it? A delivery that does not prove it is held outside the log, on a budget of its own.
         let verified = match self.verify(&endpoint, exchange.head(), &delivery) {
             Ok(verified) => verified,
             Err(fault) => return Err(self.hold(&endpoint, exchange.head(), &delivery, &fault)),
@@ -63,30 +82,43 @@ impl Gateway {
 
         // A proof that covers no body is one of the first body that it came with.
         let claim = match self.claim(&endpoint, &delivery, &verified)? {
-            Some(Taken::Before(id)) => return Ok(answer::accepted(endpoint.scheme().success_status(), id)),
+            Some(Taken::Before(id)) => return Ok(answer::accepted(endpoint.scheme(), id)),
             Some(Taken::Now(claim)) => Some(claim),
             None => None,
         };
 
-        // 5. Within the tenant's and the endpoint's limits? Local: never a call to somewhere else.
-        let class = self.within_limits(&endpoint, delivery.body.len())?;
+        // 6. Committed already? Then it is answered as it was, and no second event comes of it.
+        let first = match self.first_time(exchange, &endpoint, &delivery, &verified).await {
+            Ok(first) => first,
+            Err(repeat) => {
+                self.tell_repeat(&endpoint, &delivery, &repeat);
+                return Ok(answer::accepted(endpoint.scheme(), repeat.0));
+            }
+        };
 
-        // 6. Durable before anything is promised.
+        // 7. Within the tenant's and the endpoint's limits? Local: never a call to somewhere else.
+        let lost = |no: No| no.of(&endpoint, &delivery, &verified);
+        let class = self.within_limits(&endpoint, delivery.body.len()).map_err(lost)?;
+
+        // 8. Durable before anything is promised.
         let event = self.event(&endpoint, exchange.head(), &delivery, &verified, class);
-        let id = self.commit(exchange, &endpoint, event).await?;
+        let id = self.commit(exchange, &endpoint, event).await.map_err(lost)?;
+        if let Some(first) = first {
+            first.became(id);
+        }
         if let Some(claim) = claim {
             claim.keep(id);
         }
 
-        // 7. The answer in the form that the provider expects.
+        // 9. The answer in the form that the provider expects.
         self.tell_accepted(&endpoint, &delivery, &verified, id, class);
-        Ok(answer::accepted(endpoint.scheme().success_status(), id))
+        Ok(answer::accepted(endpoint.scheme(), id))
     }
 }
 
 impl From<Refused> for No {
     fn from(refused: Refused) -> Self {
-        Self { detail: refused.refusal.title().to_owned(), refused, held: None }
+        Self { detail: refused.refusal.title().to_owned(), refused, held: None, lost: None }
     }
 }
 
@@ -104,6 +136,28 @@ impl From<Unfound> for No {
 
 impl No {
     pub(crate) fn because(refused: impl Into<Refused>, detail: impl Into<String>) -> Self {
-        Self { refused: refused.into(), detail: detail.into(), held: None }
+        Self { refused: refused.into(), detail: detail.into(), held: None, lost: None }
+    }
+
+    /// The same of a verified delivery, which is lost with it unless its provider sends it again.
+    fn of(self, endpoint: &Endpoint, delivery: &Delivery, verified: &Verified) -> Self {
+        let lost = LostDelivery {
+            delivery: verified.delivery_id.as_ref().map(|id| id.value.clone()),
+            received_unix_ms: delivery.received_unix_ms,
+            body_bytes: delivery.body.len() as u64,
+            comes_again: endpoint.scheme().comes_again(self.refused.refusal),
+        };
+        Self { lost: Some(lost), ..self }
+    }
+}
+
+impl LostDelivery {
+    pub(crate) fn shown(&self) -> Lost<'_> {
+        Lost {
+            delivery: self.delivery.as_deref(),
+            received_unix_ms: self.received_unix_ms,
+            body_bytes: self.body_bytes,
+            comes_again: self.comes_again,
+        }
     }
 }

@@ -6,8 +6,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use config::scheme::AnswerBody;
 use domain::{EventId, Refusal, Retry};
 use listen::Answer;
+
+use crate::handshake::Reply;
+use crate::scheme::Scheme;
 
 /// How long a sender is asked to wait where nothing better is known, in seconds. Short, because what it waits for
 /// (a sync, a restart) takes seconds; not zero, so that a fleet of senders does not hammer a node that is down.
@@ -18,7 +22,7 @@ pub fn status(refusal: Refusal) -> u16 {
     match refusal {
         Refusal::MalformedRequest => 400,
         Refusal::SignatureInvalid => 401,
-        Refusal::SourceNotAllowed => 403,
+        Refusal::SourceNotAllowed | Refusal::HandshakeRefused => 403,
         Refusal::EndpointUnknown => 404,
         Refusal::MethodNotAllowed => 405,
         Refusal::HeaderTimeout | Refusal::BodyTimeout => 408,
@@ -42,11 +46,13 @@ pub struct Refused {
     pub fields: Vec<(&'static str, String)>,
     /// What the sender should wait; a default where the refusal may be retried and nothing is known.
     pub retry_after: Option<Duration>,
+    /// In place of the refusal's own status, where a provider looks for another one.
+    pub status: Option<u16>,
 }
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, fields: Vec::new(), retry_after: None }
+        Self { refusal, fields: Vec::new(), retry_after: None, status: None }
     }
 }
 
@@ -57,15 +63,29 @@ impl Refused {
         self
     }
 
+    /// Answers with this status, which a provider looks for.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.fields.push((name, value.into()));
         self
     }
 
+    /// The answer on the wire for a provider that looks at the status and wants no body.
+    pub fn bare_answer(self) -> Answer {
+        let mut answer = self.answer();
+        answer.headers.retain(|(name, _)| *name != "content-type");
+        Answer { body: Bytes::new(), ..answer }
+    }
+
     /// The answer on the wire.
     pub fn answer(self) -> Answer {
-        let status = status(self.refusal);
+        let status = self.status.unwrap_or_else(|| status(self.refusal));
         let mut headers = self.fields;
         headers.push(("content-type", "application/problem+json".to_owned()));
         headers.push(("cache-control", "no-store".to_owned()));
@@ -96,15 +116,36 @@ fn default_wait(refusal: Refusal) -> Option<u64> {
     }
 }
 
-/// The answer to a committed delivery.
-pub fn accepted(status: u16, event: EventId) -> Answer {
-    let body = format!("{{\"eventId\":\"{event}\",\"executionId\":\"{}\"}}\n", event.execution());
-    Answer {
-        status,
-        headers: vec![("content-type", "application/json".to_owned())],
-        body: Bytes::from(body),
-        close: false,
+/// Names the event where the body does not, for whoever looks at a delivery by hand.
+const EVENT: &str = "tidegate-event";
+
+/// The answer to a committed delivery, in the form that its provider expects.
+pub fn accepted(scheme: &Scheme, event: EventId) -> Answer {
+    let form = &scheme.declaration().answer;
+    let (content_type, body) = match form.body {
+        AnswerBody::Event => {
+            let ids = format!("{{\"eventId\":\"{event}\",\"executionId\":\"{}\"}}\n", event.execution());
+            ("application/json", Bytes::from(ids))
+        }
+        AnswerBody::Text => (form.content_type.as_str(), Bytes::copy_from_slice(form.text.as_bytes())),
+        AnswerBody::Empty => return Answer::new(form.status).with_header(EVENT, event.to_string()),
+    };
+    let mut headers = vec![("content-type", content_type.to_owned())];
+    if form.body != AnswerBody::Event {
+        headers.push((EVENT, event.to_string()));
     }
+    Answer { status: form.status, headers, body, close: false }
+}
+
+/// The answer to a handshake: text or JSON, and never a page.
+pub fn handshake(reply: Reply) -> Answer {
+    let mut headers = reply.headers;
+    if let Some(content_type) = reply.content_type {
+        headers.push(("content-type", content_type.to_owned()));
+    }
+    headers.push(("x-content-type-options", "nosniff".to_owned()));
+    headers.push(("cache-control", "no-store".to_owned()));
+    Answer { status: reply.status, headers, body: reply.body, close: false }
 }
 
 #[cfg(test)]
@@ -149,9 +190,44 @@ mod tests {
     }
 
     #[test]
+    fn providers_hear_what_they_ask_for() {
+        let presets = crate::scheme::Presets::load().unwrap();
+        let event = EventId::from_bytes([9; 16]);
+        let twilio = accepted(presets.get("twilio").unwrap(), event);
+        assert_eq!((twilio.status, header(&twilio, "content-type")), (200, Some("text/xml; charset=utf-8")));
+        assert_eq!(&twilio.body[..], b"<Response/>");
+        let xero = accepted(presets.get("xero").unwrap(), event);
+        assert_eq!((xero.status, header(&xero, "content-type"), xero.body.len()), (200, None, 0));
+        for answer in [twilio, xero] {
+            assert_eq!(header(&answer, "tidegate-event"), Some(&*event.to_string()));
+        }
+        let bare = Refused::from(Refusal::SignatureInvalid).bare_answer();
+        assert_eq!((bare.status, header(&bare, "content-type"), bare.body.len()), (401, None, 0));
+        let limited = Refused::from(Refusal::RateLimited).after(Duration::from_secs(7)).bare_answer();
+        assert_eq!(header(&limited, "retry-after"), Some("7"));
+    }
+
+    /// A row says one thing about what comes again.
+    #[test]
+    fn what_comes_again_is_what_the_row_says() {
+        let presets = crate::scheme::Presets::load().unwrap();
+        let comes = |name: &str, refusal| presets.get(name).unwrap().comes_again(refusal);
+        assert!(comes("stripe", Refusal::RateLimited) && comes("stripe", Refusal::LogUnavailable));
+        assert!(!comes("github", Refusal::RateLimited) && !comes("github", Refusal::LogUnavailable));
+        assert!(!comes("hubspot-v3", Refusal::RateLimited) && comes("hubspot-v3", Refusal::LogUnavailable));
+        for scheme in presets.iter() {
+            let ways = &scheme.declaration().redelivery;
+            let says_how = ways.attempts.is_some() || ways.lasts.is_some();
+            assert!(ways.automatic || !says_how, "{} does not send again", scheme.name());
+        }
+    }
+
+    #[test]
     fn an_accepted_delivery_names_its_event_and_its_runs() {
         let event = EventId::from_bytes([9; 16]);
-        let answer = accepted(202, event);
+        let presets = crate::scheme::Presets::load().unwrap();
+        let answer = accepted(presets.get("github").unwrap(), event);
+        assert_eq!(answer.status, 202);
         let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(body["eventId"], event.to_string());
         assert_eq!(body["executionId"], event.execution().to_string());

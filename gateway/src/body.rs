@@ -70,13 +70,21 @@ impl Gateway {
 
 impl Endpoint {
     pub(crate) fn takes_method(&self, method: &str) -> Result<(), No> {
-        let methods = self.scheme().methods();
-        if methods.iter().any(|m| &**m == method) {
-            return Ok(());
+        let scheme = self.scheme();
+        let taken = scheme.takes(method) || scheme.handshakes().iter().any(|handshake| handshake.method() == method);
+        if taken { Ok(()) } else { Err(self.other_method()) }
+    }
+
+    /// The refusal of a method by which neither a delivery nor such a handshake comes.
+    pub(crate) fn other_method(&self) -> No {
+        let scheme = self.scheme();
+        let mut methods = scheme.methods().to_vec();
+        for handshake in scheme.handshakes() {
+            if !methods.contains(&handshake.method()) {
+                methods.push(handshake.method());
+            }
         }
-        Err(Refused::from(Refusal::MethodNotAllowed)
-            .with("allow", methods.iter().map(|m| &**m).collect::<Vec<_>>().join(", "))
-            .into())
+        Refused::from(Refusal::MethodNotAllowed).with("allow", methods.join(", ")).into()
     }
 
     /// The provider's published addresses, where the endpoint lists them.

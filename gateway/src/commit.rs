@@ -1,4 +1,4 @@
-//! Steps 6 and 7: the event, durable; and then what is told about it.
+//! Steps 8 and 9: the event, durable; and then what is told about it.
 
 use std::borrow::Cow;
 use std::sync::Arc;

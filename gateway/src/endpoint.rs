@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use config::{Fault, Limits, OverLimit, PublicUrl, SecretTerms, Tenant};
+use config::{Fault, Limits, OverLimit, PublicUrl, RepeatRule, SecretTerms, Tenant};
 use domain::EndpointId;
 use ratelimit::Subject;
 
+use crate::handshake::Handshake;
 use crate::scheme::{ActiveKey, Key, Presets, Scheme, SeenUrl, Unverified, Verified, VerifyFault};
 use crate::snapshot::Snapshot;
 
@@ -82,6 +83,7 @@ impl TenantEndpoints {
                     }
                 }
             }
+            faults.extend(of_handshakes(&tenant, at, scheme));
             endpoints.push(Compiled { scheme: Arc::clone(scheme), keys: keys.into() });
         }
         let subject = Subject::tenant(&tenant.id);
@@ -117,6 +119,31 @@ fn declared(tenant: &Tenant, presets: &Presets, faults: &mut Vec<Fault>) -> Vec<
         }
     }
     declared
+}
+
+/// What handshakes lack, and what none asks for: a warning each, since deliveries need neither.
+fn of_handshakes(tenant: &Tenant, at: usize, scheme: &Scheme) -> Vec<Fault> {
+    let endpoint = &tenant.endpoints[at];
+    let settings = endpoint.handshake();
+    let handshakes = scheme.handshakes();
+    let each = [
+        ("token", handshakes.iter().any(Handshake::needs_token), settings.is_some_and(|s| s.token.is_some())),
+        (
+            "adopts",
+            false,
+            settings.is_some_and(|s| s.adopts.is_some()) && !handshakes.iter().any(Handshake::is_adopting),
+        ),
+        ("account", handshakes.iter().any(Handshake::needs_account), settings.is_some_and(|s| s.account.is_some())),
+    ];
+    let faults = each.into_iter().filter_map(|(key, is_needed, is_there)| {
+        let message = match (is_needed, is_there) {
+            (true, false) => "is missing: the provider's handshake is refused until it is there",
+            (false, true) => "is of no use: this scheme's handshakes do not ask for it",
+            _ => return None,
+        };
+        Some(Fault::warning(tenant.file(), format!("endpoint[{at}].handshake.{key}"), message).at(endpoint.line))
+    });
+    faults.collect()
 }
 
 fn unknown_scheme(name: &str) -> String {
@@ -188,6 +215,16 @@ impl Endpoint {
         self.scheme().verify(delivery, &keys)
     }
 
+    /// Has it any secret, active or not?
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.compiled().keys.is_empty()
+    }
+
+    /// The first of its secrets that is active at that time.
+    pub(crate) fn first_key(&self, at_unix_ms: u64) -> Option<&Key> {
+        self.compiled().keys.iter().find(|named| named.terms.is_active(at_unix_ms)).map(|named| &named.key)
+    }
+
     /// How evidence names a secret; `published` is a key that stands in the scheme.
     pub fn secret_name(&self, index: usize) -> &str {
         self.compiled().keys.get(index).map_or("published", |named| named.terms.name())
@@ -199,6 +236,15 @@ impl Endpoint {
             OverLimit::Default => self.scheme().redelivers(),
             OverLimit::Refuse => true,
             OverLimit::Bulk => false,
+        }
+    }
+
+    /// Is a delivery of an id that was committed before the same one? `signed`: the signature covers the id.
+    pub(crate) fn drops_repeats(&self, signed: bool) -> bool {
+        match self.settings().repeats() {
+            RepeatRule::Default => signed,
+            RepeatRule::Keep => false,
+            RepeatRule::Drop => true,
         }
     }
 

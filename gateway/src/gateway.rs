@@ -10,12 +10,14 @@ use eventlog::{EventLog, HoldingStore};
 use listen::{Answer, Exchange, Handler, Reply};
 use ratelimit::{InFlight, LocalLimits, Unauthenticated};
 
-use crate::accept::{No, Trace};
+use crate::accept::{LostDelivery, No, Trace};
 use crate::answer::Refused;
+use crate::handshake::SecretKeeper;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
 use crate::once::Once;
 use crate::record::{Recorder, RefusedLine};
+use crate::repeats::Repeats;
 use crate::snapshot::Snapshot;
 
 /// What the gateway stands on. Everything is handed in: nothing here starts a thread or opens a file.
@@ -31,6 +33,9 @@ pub struct Parts {
     pub unauthenticated: Arc<Unauthenticated>,
     pub in_flight: Arc<InFlight>,
     pub clock: Arc<dyn Clock>,
+    /// `None`: no secret is taken from a provider.
+    pub keeper: Option<Arc<dyn SecretKeeper>>,
+    pub repeats: Arc<Repeats>,
     pub metrics: Arc<Metrics>,
     pub recorder: Arc<dyn Recorder>,
 }
@@ -62,6 +67,7 @@ impl Gateway {
             source: trace.source,
             detail: &no.detail,
             held: no.held,
+            lost: no.lost.as_ref().map(LostDelivery::shown),
             target,
         });
     }
@@ -75,7 +81,8 @@ impl Handler for Gateway {
             Ok(answer) => answer.into(),
             Err(no) => {
                 self.tell_refused(&no, &trace, exchange.head().target());
-                no.refused.answer().into()
+                let bare = trace.endpoint.is_some_and(|endpoint| endpoint.scheme().refuses_without_body());
+                if bare { no.refused.bare_answer().into() } else { no.refused.answer().into() }
             }
         }
     }

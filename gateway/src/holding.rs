@@ -1,4 +1,4 @@
-//! Step 4's other way out: what did not prove its sender is kept for a second look.
+//! Step 5's other way out: what did not prove its sender is kept for a second look.
 //!
 //! A secret that was rotated on one side only, a wrong preset, a wrong public URL: found out afterwards, they must
 //! not have cost a delivery. So it is held on a budget of its own, spends no tenant's limit, and touches neither
@@ -30,6 +30,8 @@ pub enum Judgement {
     AlreadyPromoted,
     /// It verifies; this was a dry run.
     WouldPromote,
+    /// It verifies, and is a handshake: no event comes of it.
+    Handshake,
     /// It still does not verify.
     Refused(VerifyFault),
     /// Its endpoint is gone, or is another tenant's now.
@@ -45,7 +47,7 @@ impl Gateway {
     /// and of the node have room, and says no. The answer does not wait for the disk and does not tell whether it was
     /// kept.
     pub(crate) fn hold(&self, endpoint: &Endpoint, head: &Head, delivery: &Delivery, fault: &VerifyFault) -> No {
-        let no = |detail, held| No { refused: Refusal::SignatureInvalid.into(), detail, held };
+        let no = |detail, held| No { refused: Refusal::SignatureInvalid.into(), detail, held, lost: None };
         let Some(holding) = &self.parts.holding else { return no(fault.to_string(), None) };
         if !endpoint.scheme().judges_stored() {
             let why = "this scheme's proof is a secret and is never stored, so it could not be judged again";
@@ -71,16 +73,9 @@ impl Gateway {
         let snapshot = self.parts.snapshot.load_full();
         let found = snapshot.by_id(&held.delivery.endpoint).filter(|e| e.tenant().id == held.delivery.tenant);
         let Some(endpoint) = found else { return Judgement::NoEndpoint };
-        let verified = match endpoint.verify(&Unverified {
-            method: held.delivery.method.as_bytes(),
-            target: &held.delivery.target,
-            url: seen_url(endpoint.public_url()),
-            headers: &held.delivery.headers,
-            body: &held.delivery.body,
-            received_unix_ms: held.delivery.received_unix_ms,
-        }) {
+        let verified = match judge(&endpoint, &held) {
             Ok(verified) => verified,
-            Err(fault) => return Judgement::Refused(fault),
+            Err(judgement) => return judgement,
         };
         if dry_run {
             return Judgement::WouldPromote;
@@ -168,6 +163,21 @@ impl Gateway {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// Judges what is stored of a delivery, by the receive time's clock.
+fn judge(endpoint: &Endpoint, held: &Held) -> Result<Verified, Judgement> {
+    let request = Unverified {
+        method: held.delivery.method.as_bytes(),
+        target: &held.delivery.target,
+        url: seen_url(endpoint.public_url()),
+        headers: &held.delivery.headers,
+        body: &held.delivery.body,
+        received_unix_ms: held.delivery.received_unix_ms,
+    };
+    let verified = endpoint.verify(&request).map_err(Judgement::Refused)?;
+    // The provider asks again: an event of it would tell nobody anything.
+    if endpoint.scheme().handshake(&request).is_some() { Err(Judgement::Handshake) } else { Ok(verified) }
 }
 
 impl Headers for HeaderBlock {

@@ -1,4 +1,4 @@
-//! Step 5: the tenant's and the endpoint's limits, in events and bytes. Abuse control, not backpressure.
+//! Step 7: the tenant's and the endpoint's limits, in events and bytes. Abuse control, not backpressure.
 
 use std::time::Duration;
 

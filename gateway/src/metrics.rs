@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use config::scheme::HandshakeKind;
 use domain::Refusal;
 use eventlog::holding::HoldingFull;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -10,6 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::handshake;
 use crate::scheme::VerifyFault;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -20,6 +22,18 @@ struct CodeLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabel {
+    kind: &'static str,
+    outcome: &'static str,
+}
+
+impl HandshakeLabel {
+    fn of(kind: HandshakeKind, is_answered: bool) -> Self {
+        Self { kind: kind.as_str(), outcome: if is_answered { "answered" } else { "refused" } }
+    }
 }
 
 /// The bounds in seconds: fine around what a durable write takes, and with the lines that providers draw on it
@@ -39,6 +53,8 @@ pub struct Metrics {
     held: Counter,
     held_dropped: Family<ReasonLabel, Counter>,
     promoted: Counter,
+    handshakes: Family<HandshakeLabel, Counter>,
+    repeated: Counter,
     ack: Histogram,
 }
 
@@ -57,6 +73,8 @@ impl Metrics {
             held: Counter::default(),
             held_dropped: Family::default(),
             promoted: Counter::default(),
+            handshakes: Family::default(),
+            repeated: Counter::default(),
             ack: Histogram::new(ACK_SECONDS),
         };
         // From the start at zero: a series that appears with its first failure is one that no alert has watched.
@@ -65,6 +83,9 @@ impl Metrics {
         }
         for reason in VerifyFault::LABELS {
             drop(metrics.unverified.get_or_create(&ReasonLabel { reason }));
+        }
+        for (kind, is_answered) in handshake::labels() {
+            drop(metrics.handshakes.get_or_create(&HandshakeLabel::of(kind, is_answered)));
         }
         let gateway = registry.sub_registry_with_prefix("gateway");
         gateway.register("accepted", "Deliveries committed and answered", metrics.accepted.clone());
@@ -88,6 +109,16 @@ impl Metrics {
             metrics.held_dropped.clone(),
         );
         gateway.register("promoted", "Held deliveries that verified later and became events", metrics.promoted.clone());
+        gateway.register(
+            "repeated",
+            "Deliveries that were committed before, and are answered as they were then",
+            metrics.repeated.clone(),
+        );
+        gateway.register(
+            "handshakes",
+            "Requests by which providers ask whether an endpoint is one, by kind and outcome",
+            metrics.handshakes.clone(),
+        );
         gateway.register_with_unit(
             "ack",
             "Time from the end of the body to the answer of a committed delivery",
@@ -125,6 +156,14 @@ impl Metrics {
     /// `reason` is a label of `HoldingFull`: one of a closed set.
     pub fn held_dropped(&self, reason: &'static str) {
         self.held_dropped.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    pub fn repeated(&self) {
+        self.repeated.inc();
+    }
+
+    pub fn handshake(&self, kind: HandshakeKind, is_answered: bool) {
+        self.handshakes.get_or_create(&HandshakeLabel::of(kind, is_answered)).inc();
     }
 
     pub fn promoted(&self) {

@@ -51,12 +51,49 @@ pub struct RefusedLine<'a> {
     pub detail: &'a str,
     /// The id under which the delivery is held, if it is.
     pub held: Option<EventId>,
+    /// A verified delivery that is not stored: what there is to ask its provider for.
+    pub lost: Option<Lost<'a>>,
     /// The target as received. Hostile: whoever writes it escapes and bounds it.
     pub target: &'a [u8],
+}
+
+/// A verified delivery that got a no.
+#[derive(Debug, Clone, Copy)]
+pub struct Lost<'a> {
+    /// The provider's name for it. Hostile, as the target is.
+    pub delivery: Option<&'a [u8]>,
+    pub received_unix_ms: u64,
+    pub body_bytes: u64,
+    /// Its provider sends it again by itself.
+    pub comes_again: bool,
+}
+
+/// A delivery that was committed before, and is answered as it was then.
+#[derive(Debug)]
+pub struct Repeated<'a> {
+    pub event: EventId,
+    pub tenant: &'a str,
+    pub endpoint: &'a str,
+    pub source: IpAddr,
+}
+
+/// A handshake that was answered.
+#[derive(Debug)]
+pub struct Shaken<'a> {
+    pub tenant: &'a str,
+    pub endpoint: &'a str,
+    pub scheme: &'a str,
+    /// One of a closed set of words.
+    pub kind: &'static str,
+    pub source: IpAddr,
+    /// Of the answer.
+    pub status: u16,
 }
 
 pub trait Recorder: Send + Sync + std::fmt::Debug {
     fn accepted(&self, line: &Accepted<'_>);
     fn promoted(&self, line: &Promoted<'_>);
+    fn repeated(&self, line: &Repeated<'_>);
+    fn shaken(&self, line: &Shaken<'_>);
     fn refused(&self, line: &RefusedLine<'_>);
 }

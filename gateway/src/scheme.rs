@@ -16,6 +16,7 @@
 //! Keys are the endpoint's or stand in the scheme: nothing that a delivery says chooses a key or an algorithm. Fetched keys
 //! join as another origin of keys; nothing else moves.
 
+mod apart;
 mod compile;
 mod compile_jwt;
 mod content;
@@ -24,6 +25,7 @@ mod encoding;
 mod explain;
 mod fault;
 mod form;
+mod found;
 mod json;
 mod judge;
 mod key;
@@ -46,6 +48,11 @@ mod verify;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use delivery::{Occurrence, only};
+pub(crate) use encoding::encode;
+pub(crate) use key::algorithm as hash_algorithm;
+pub(crate) use source::Source;
 
 pub use delivery::{ActiveKey, DeliveryId, Headers, PUBLISHED, Unverified, Verified};
 pub use explain::Hint;

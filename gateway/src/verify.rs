@@ -1,4 +1,4 @@
-//! Step 4: who sent it.
+//! Step 5: who sent it.
 
 use domain::Refusal;
 use listen::Head;
@@ -22,14 +22,7 @@ impl Gateway {
     ) -> Result<Verified, VerifyFault> {
         // An absolute-form target names a host of the sender's choice; what is signed is path and query.
         let origin = head.origin();
-        let outcome = endpoint.verify(&Unverified {
-            method: head.method().as_bytes(),
-            target: origin.as_bytes(),
-            url: endpoint.seen_url(),
-            headers: head,
-            body: &delivery.body,
-            received_unix_ms: delivery.received_unix_ms,
-        });
+        let outcome = endpoint.verify(&unverified(endpoint, head, delivery, origin.as_bytes()));
         let (source, subject) = (Source::of(delivery.source.ip()), endpoint.subject().as_u64());
         match &outcome {
             Ok(_) => self.parts.unauthenticated.verified(source, subject),
@@ -61,6 +54,23 @@ impl Gateway {
                 Err(No::because(Refusal::SignatureInvalid, fault.to_string()))
             }
         }
+    }
+}
+
+/// A delivery as schemes and handshakes judge it. `target` is in origin-form.
+pub(crate) fn unverified<'a>(
+    endpoint: &'a Endpoint,
+    head: &'a Head,
+    delivery: &'a Delivery,
+    target: &'a [u8],
+) -> Unverified<'a> {
+    Unverified {
+        method: head.method().as_bytes(),
+        target,
+        url: endpoint.seen_url(),
+        headers: head,
+        body: &delivery.body,
+        received_unix_ms: delivery.received_unix_ms,
     }
 }
 

@@ -17,11 +17,14 @@ use ratelimit::{InFlight, LocalLimits, Unauthenticated};
 use tidegate_gateway::endpoint::TenantEndpoints;
 use tidegate_gateway::holding::Judgement;
 use tidegate_gateway::metrics::Metrics;
-use tidegate_gateway::record::{Accepted, Promoted, Recorder, RefusedLine};
+use tidegate_gateway::record::{Accepted, Promoted, Recorder, RefusedLine, Repeated, Shaken};
 use tidegate_gateway::scheme::{Presets, SeenUrl, Unsigned};
 use tidegate_gateway::snapshot::Snapshot;
 use tidegate_gateway::{Gateway, Parts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+#[path = "accept/repeats.rs"]
+mod repeats;
 
 const NOW_MS: u64 = 1_764_424_000_000;
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -111,6 +114,16 @@ impl Recorder for Lines {
         self.0.lock().unwrap().push(text);
     }
 
+    fn repeated(&self, line: &Repeated<'_>) {
+        let Repeated { event, tenant, endpoint, source } = line;
+        self.0.lock().unwrap().push(format!("repeated {event} {tenant} {endpoint} {source}"));
+    }
+
+    fn shaken(&self, line: &Shaken<'_>) {
+        let Shaken { tenant, endpoint, scheme, kind, source, status } = line;
+        self.0.lock().unwrap().push(format!("handshake {tenant} {endpoint} {scheme} {kind} {source} {status}"));
+    }
+
     fn refused(&self, line: &RefusedLine<'_>) {
         self.0.lock().unwrap().push(format!("{}: {}", line.refusal, line.detail));
     }
@@ -159,20 +172,18 @@ impl Bench {
         let lines = Arc::new(Lines::default());
         let mut registry = Registry::default();
         let in_flight = Arc::new(InFlight::new(appliance.gateway.bytes_in_flight_max));
-        let gateway = Gateway::new(Parts {
-            node: NodeId(1),
-            snapshot: snapshot.clone(),
-            log: log.clone(),
-            holding: appliance.holding.enabled.then(|| holding.clone()),
-            limits: Arc::new(LocalLimits::new(Arc::clone(&shared))),
-            unauthenticated: Arc::new(Unauthenticated::new(&Settings::default(), Arc::clone(&shared))),
-            in_flight: in_flight.clone(),
-            clock: shared,
-            metrics: Arc::new(Metrics::new(&mut registry)),
-            recorder: lines.clone(),
-        });
+        let gateway =
+            Gateway::new(parts(&appliance, &snapshot, &log, &holding, &in_flight, &clock, &lines, &mut registry));
         let gateway = Arc::new(gateway.unwrap());
         Self { gateway, snapshot, holding, appliance, directory, log, lines, clock, presets, registry, in_flight }
+    }
+
+    /// A gateway over the same log that knows nothing of what this one took.
+    fn another_process(&self) -> Arc<Gateway> {
+        let mut registry = Registry::default();
+        let Self { appliance, snapshot, log, holding, in_flight, clock, lines, .. } = self;
+        let parts = parts(appliance, snapshot, log, holding, in_flight, clock, lines, &mut registry);
+        Arc::new(Gateway::new(parts).unwrap())
     }
 
     /// Puts another tenant's file in force, as a reload does.
@@ -237,6 +248,34 @@ impl Bench {
 
     fn last_line(&self) -> String {
         self.lines.0.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "what a process is made of")]
+fn parts(
+    appliance: &Appliance,
+    snapshot: &Arc<ArcSwap<Snapshot>>,
+    log: &Arc<MemoryLog>,
+    holding: &Arc<HoldingStore>,
+    in_flight: &Arc<InFlight>,
+    clock: &Arc<ManualClock>,
+    lines: &Arc<Lines>,
+    registry: &mut Registry,
+) -> Parts {
+    let shared: Arc<dyn Clock> = clock.clone();
+    Parts {
+        node: NodeId(1),
+        snapshot: snapshot.clone(),
+        log: log.clone(),
+        holding: appliance.holding.enabled.then(|| holding.clone()),
+        limits: Arc::new(LocalLimits::new(Arc::clone(&shared))),
+        unauthenticated: Arc::new(Unauthenticated::new(&Settings::default(), Arc::clone(&shared))),
+        in_flight: in_flight.clone(),
+        clock: shared,
+        keeper: None,
+        repeats: Arc::new(tidegate_gateway::repeats::Repeats::new(appliance.gateway.repeats_max)),
+        metrics: Arc::new(Metrics::new(registry)),
+        recorder: lines.clone(),
     }
 }
 

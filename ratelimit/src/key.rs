@@ -49,6 +49,16 @@ impl Subject {
         Self(hash("endpoint", endpoint.as_str()) & !BYTES_BIT | ENDPOINT_BIT)
     }
 
+    /// Handshakes of all endpoints of a tenant, which spend no limit of deliveries.
+    pub fn handshakes_of_tenant(tenant: &TenantId) -> Self {
+        Self(hash("tenant-handshakes", tenant.as_str()) & !(ENDPOINT_BIT | BYTES_BIT))
+    }
+
+    /// Handshakes of one endpoint.
+    pub fn handshakes_of_endpoint(endpoint: &EndpointId) -> Self {
+        Self(hash("endpoint-handshakes", endpoint.as_str()) & !BYTES_BIT | ENDPOINT_BIT)
+    }
+
     pub fn events(self) -> LimitKey {
         LimitKey(self.0)
     }

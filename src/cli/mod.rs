@@ -1,6 +1,7 @@
 //! The command line. `args` is its grammar, each command has a file, and `Shell` is all that a command sees of
 //! the world outside: its output, standard input, the environment, the clock.
 
+mod answers;
 mod args;
 mod automations;
 mod capture;

@@ -9,6 +9,7 @@ use gateway::scheme::{Proven, Scheme};
 use serde_json::json;
 
 use super::Shell;
+use super::answers;
 use super::args::{Schemes, SchemesList, SchemesShow};
 use super::exit::{Exit, Failure, Outcome};
 use super::out::Tone;
@@ -175,12 +176,11 @@ fn fields(found: &Found) -> Vec<(&'static str, String)> {
         fields.push(("delivery id", format!("{}, {signed}", safe(&from.to_string()))));
     }
     fields.push(("methods", scheme.methods().join(", ")));
-    let again = match (declaration.redelivery.automatic, declaration.redelivery.after_429) {
-        (_, true) => "sends again by itself, also after 429",
-        (true, false) => "sends again by itself, but not after 429",
-        (false, false) => "does not send again by itself",
-    };
-    fields.push(("answered", format!("{}; the provider {again}", scheme.success_status())));
+    fields.push(("answered", answers::answered(&declaration.answer)));
+    fields.push(("a 503 costs", safe(&answers::cost(&declaration.redelivery))));
+    for handshake in &declaration.handshakes {
+        fields.push(("handshake", safe(&answers::handshake(handshake))));
+    }
     if !scheme.strips().is_empty() {
         fields.push(("never stored", safe(&scheme.strips().join(", "))));
     }
@@ -301,7 +301,10 @@ mod tests {
         for scheme in presets.iter() {
             let found = Found { scheme: Arc::clone(scheme), tenant: None };
             let shown = printed(|shell| print(&found, shell));
-            assert!(shown.contains("[[scheme]]") && shown.contains("answered"), "{shown}");
+            assert!(
+                shown.contains("[[scheme]]") && shown.contains("answered") && shown.contains("a 503 costs"),
+                "{shown}"
+            );
         }
         let json: serde_json::Value =
             serde_json::from_str(&run(&["schemes", "show", "github", "--json"]).answer).unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use config::Logging;
 use domain::text::Untrusted;
 use domain::{Clock, Refusal};
-use gateway::record::{Accepted, Promoted, Recorder, RefusedLine};
+use gateway::record::{Accepted, Lost, Promoted, Recorder, RefusedLine, Repeated, Shaken};
 use jiff::Timestamp;
 
 use super::logging;
@@ -29,13 +29,25 @@ pub(crate) struct DeliveryLog {
     clock: Arc<dyn Clock>,
     /// One for each place in `Refusal::ALL`.
     samples: Vec<Sample>,
+    /// Of answered handshakes, which anybody can ask for.
+    shaken: Sample,
+    /// Of deliveries that were committed before.
+    repeated: Sample,
 }
 
 impl DeliveryLog {
     pub(crate) fn new(sink: Sink, settings: &Logging, clock: Arc<dyn Clock>) -> Self {
         let samples = Refusal::ALL.iter().map(|_| Sample::default()).collect();
         let per_second = u64::from(settings.refusals_per_second);
-        Self { sink, json: logging::is_json(settings), per_second, clock, samples }
+        Self {
+            sink,
+            json: logging::is_json(settings),
+            per_second,
+            clock,
+            samples,
+            shaken: Sample::default(),
+            repeated: Sample::default(),
+        }
     }
 
     fn time(&self) -> Timestamp {
@@ -86,8 +98,65 @@ fn promoted_json(time: Timestamp, line: &Promoted<'_>, out: &mut String) -> fmt:
     )
 }
 
+fn shaken_text(time: Timestamp, line: &Shaken<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
+    let Shaken { tenant, endpoint, scheme, kind, source, status } = line;
+    write!(
+        out,
+        "{time:.3}  INFO handshake tenant={tenant} endpoint={endpoint} scheme={scheme} kind={kind} source={source} \
+         status={status}"
+    )?;
+    if unwritten > 0 {
+        write!(out, " unwritten_before={unwritten}")?;
+    }
+    out.write_char('\n')
+}
+
+fn shaken_json(time: Timestamp, line: &Shaken<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
+    let Shaken { tenant, endpoint, scheme, kind, source, status } = line;
+    writeln!(
+        out,
+        "{{\"time\":\"{time:.3}\",\"level\":\"info\",\"message\":\"handshake\",\"tenant\":\"{tenant}\",\
+         \"endpoint\":\"{endpoint}\",\"scheme\":\"{scheme}\",\"kind\":\"{kind}\",\"source\":\"{source}\",\
+         \"status\":{status},\"unwrittenBefore\":{unwritten}}}"
+    )
+}
+
+fn repeated_text(time: Timestamp, line: &Repeated<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
+    let Repeated { event, tenant, endpoint, source } = line;
+    write!(out, "{time:.3}  INFO repeated event={event} tenant={tenant} endpoint={endpoint} source={source}")?;
+    if unwritten > 0 {
+        write!(out, " unwritten_before={unwritten}")?;
+    }
+    out.write_char('\n')
+}
+
+fn repeated_json(time: Timestamp, line: &Repeated<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
+    let Repeated { event, tenant, endpoint, source } = line;
+    writeln!(
+        out,
+        "{{\"time\":\"{time:.3}\",\"level\":\"info\",\"message\":\"repeated\",\"event\":\"{event}\",\
+         \"tenant\":\"{tenant}\",\"endpoint\":\"{endpoint}\",\"source\":\"{source}\",\"unwrittenBefore\":{unwritten}}}"
+    )
+}
+
+fn lost_text(lost: &Lost<'_>, out: &mut String) -> fmt::Result {
+    let Lost { delivery, received_unix_ms, body_bytes, comes_again } = lost;
+    if let Some(delivery) = delivery {
+        write!(out, " delivery={:?}", Untrusted::new(delivery))?;
+    }
+    write!(out, " received={} bytes={body_bytes} comes_again={comes_again}", rfc3339(*received_unix_ms))
+}
+
+fn lost_json(lost: &Lost<'_>) -> serde_json::Value {
+    let Lost { delivery, received_unix_ms, body_bytes, comes_again } = lost;
+    serde_json::json!({
+        "delivery": delivery.map(|id| Untrusted::new(id).to_string()),
+        "receivedAt": rfc3339(*received_unix_ms), "bytes": body_bytes, "comesAgain": comes_again,
+    })
+}
+
 fn refused_text(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
-    let RefusedLine { refusal, tenant, endpoint, source, detail, held, target } = line;
+    let RefusedLine { refusal, tenant, endpoint, source, detail, held, lost, target } = line;
     let target = Untrusted::new(without_query(target));
     write!(out, "{time:.3}  WARN refused code={refusal} source={source} target={target:?}")?;
     if let (Some(tenant), Some(endpoint)) = (tenant, endpoint) {
@@ -95,6 +164,9 @@ fn refused_text(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &m
     }
     if let Some(held) = held {
         write!(out, " held={held}")?;
+    }
+    if let Some(lost) = lost {
+        lost_text(lost, out)?;
     }
     if unwritten > 0 {
         write!(out, " unwritten_before={unwritten}")?;
@@ -104,11 +176,11 @@ fn refused_text(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &m
 }
 
 fn refused_json(time: Timestamp, line: &RefusedLine<'_>, unwritten: u64, out: &mut String) -> fmt::Result {
-    let RefusedLine { refusal, tenant, endpoint, source, detail, held, target } = line;
+    let RefusedLine { refusal, tenant, endpoint, source, detail, held, lost, target } = line;
     let object = serde_json::json!({
         "time": format!("{time:.3}"), "level": "warn", "message": "refused", "code": refusal.code(),
         "source": source, "target": Untrusted::new(without_query(target)).to_string(), "tenant": tenant, "endpoint": endpoint,
-        "held": held.map(|id| id.to_string()), "unwrittenBefore": unwritten,
+        "held": held.map(|id| id.to_string()), "lost": lost.as_ref().map(lost_json), "unwrittenBefore": unwritten,
         "detail": Untrusted::with_limit(detail.as_bytes(), DETAIL_BYTES_MAX).to_string(),
     });
     writeln!(out, "{object}")
@@ -136,6 +208,24 @@ impl Recorder for DeliveryLog {
         let mut text = String::with_capacity(320);
         let write = if self.json { promoted_json } else { promoted_text };
         if write(self.time(), line, &mut text).is_ok() {
+            self.sink.push(text.as_bytes());
+        }
+    }
+
+    fn repeated(&self, line: &Repeated<'_>) {
+        let Some(unwritten) = self.repeated.admit(self.clock.unix_ms() / 1_000, self.per_second) else { return };
+        let mut text = String::with_capacity(256);
+        let write = if self.json { repeated_json } else { repeated_text };
+        if write(self.time(), line, unwritten, &mut text).is_ok() {
+            self.sink.push(text.as_bytes());
+        }
+    }
+
+    fn shaken(&self, line: &Shaken<'_>) {
+        let Some(unwritten) = self.shaken.admit(self.clock.unix_ms() / 1_000, self.per_second) else { return };
+        let mut text = String::with_capacity(256);
+        let write = if self.json { shaken_json } else { shaken_text };
+        if write(self.time(), line, unwritten, &mut text).is_ok() {
             self.sink.push(text.as_bytes());
         }
     }
@@ -183,6 +273,29 @@ mod tests {
     }
 
     #[test]
+    fn a_handshake_has_a_line_of_its_own() {
+        let line = Shaken {
+            tenant: "acme",
+            endpoint: "wh_1",
+            scheme: "x",
+            kind: "digest",
+            source: [192, 0, 2, 7].into(),
+            status: 200,
+        };
+        let mut text = String::new();
+        shaken_text(Timestamp::UNIX_EPOCH, &line, 3, &mut text).unwrap();
+        assert!(text.contains(" INFO handshake tenant=acme endpoint=wh_1 scheme=x kind=digest "), "{text}");
+        assert!(text.ends_with(" source=192.0.2.7 status=200 unwritten_before=3\n"), "{text}");
+        text.clear();
+        shaken_json(Timestamp::UNIX_EPOCH, &line, 0, &mut text).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&json["message"], &json["kind"], &json["status"]),
+            (&"handshake".into(), &"digest".into(), &200.into())
+        );
+    }
+
+    #[test]
     fn a_detail_cannot_break_its_line() {
         let line = RefusedLine {
             refusal: Refusal::SignatureInvalid,
@@ -191,6 +304,7 @@ mod tests {
             source: [192, 0, 2, 7].into(),
             detail: "no a\n\u{1b}[31m\" code=forged",
             held: None,
+            lost: None,
             target: b"/hooks/wh_1?token=canary",
         };
         let mut text = String::new();

@@ -9,6 +9,7 @@ use domain::Clock;
 use eventlog::holding::HoldingSettings;
 use eventlog::{EmbeddedLog, EventLog, HoldingStore};
 use gateway::metrics::Metrics;
+use gateway::repeats::Repeats;
 use gateway::snapshot::Snapshot;
 use gateway::{Gateway, Parts};
 use prometheus_client::registry::Registry;
@@ -17,6 +18,7 @@ use tokio::runtime::Runtime;
 
 use super::delivery_log::DeliveryLog;
 use super::metrics::{ListenerMetrics, LogCollector};
+use super::secret_keeper::TenantSecretFiles;
 use super::sink::Sink;
 use super::{RunError, upkeep};
 
@@ -83,6 +85,8 @@ impl Ingress {
             unauthenticated: Arc::clone(&self.unauthenticated),
             in_flight: self.in_flight,
             clock: Arc::clone(clock),
+            keeper: Some(Arc::new(TenantSecretFiles::new(&appliance.tenants.directory))),
+            repeats: Arc::new(Repeats::new(appliance.gateway.repeats_max)),
             metrics: self.metrics,
             recorder: Arc::new(DeliveryLog::new(sink.clone(), &appliance.logging, Arc::clone(clock))),
         });
@@ -92,6 +96,7 @@ impl Ingress {
         let opened = self.bound.listen().map_err(RunError::io(LISTEN))?;
         let service = listen::Service::new("gateway", settings, opened, handler, self.listener_metrics)
             .with_threads(appliance.gateway.threads);
+        upkeep::recall(runtime, &gateway);
         runtime.spawn(upkeep::sweep(self.limits, self.unauthenticated));
         runtime.spawn(upkeep::trim(self.log, self.holding));
         Ok((gateway, service))

@@ -15,6 +15,7 @@ mod quota;
 mod reload;
 mod runner;
 mod sample;
+mod secret_keeper;
 mod sink;
 mod upkeep;
 mod way_out;

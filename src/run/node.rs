@@ -206,6 +206,10 @@ fn tell(judged: Judged, judgement: Judgement) -> Judged {
         Judgement::AlreadyPromoted => (JudgedOutcome::AlreadyPromoted, None),
         Judgement::WouldPromote => (JudgedOutcome::WouldPromote, None),
         Judgement::Refused(fault) => (JudgedOutcome::Refused, Some(fault.to_string())),
+        Judgement::Handshake => (
+            JudgedOutcome::Refused,
+            Some("it is a handshake: the provider asks again, and no event comes of it".to_owned()),
+        ),
         Judgement::NoEndpoint => (JudgedOutcome::Refused, Some("the tenant has no such endpoint now".to_owned())),
         Judgement::NotCommitted(error) => (JudgedOutcome::Failed, Some(error.to_string())),
         Judgement::Unreadable(reason) => (JudgedOutcome::Failed, Some(reason)),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use config::{Appliance, Watcher};
 use eventlog::{EventLog, HoldingStore};
+use gateway::Gateway;
 use listen::ServerHandle;
 use prometheus_client::registry::Registry;
 use ratelimit::{InFlight, LocalLimits, Unauthenticated};
@@ -27,6 +28,17 @@ pub(super) async fn sweep(limits: Arc<LocalLimits>, unauthenticated: Arc<Unauthe
         limits.sweep();
         unauthenticated.sweep();
     }
+}
+
+/// Reads in the background what was committed before this start, to know what providers send again.
+pub(super) fn recall(runtime: &Runtime, gateway: &Arc<Gateway>) {
+    let gateway = Arc::clone(gateway);
+    let _reading = runtime.spawn_blocking(move || match gateway.recall_repeats() {
+        Ok(recalled) => tracing::info!(recalled, "remembered ids of deliveries that were committed before"),
+        Err(error) => {
+            tracing::warn!(%error, "not all ids of deliveries that were committed before could be read; what is sent again may be stored twice");
+        }
+    });
 }
 
 pub(super) async fn trim(log: Arc<dyn EventLog>, holding: Option<Arc<HoldingStore>>) {

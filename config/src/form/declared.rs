@@ -16,7 +16,7 @@ use toml::de::{DeArray, DeInteger, DeString, DeTable, DeValue, ValueDeserializer
 
 use super::Form;
 use crate::document::{Document, nearest};
-use crate::scheme::{Condition, ParseTextError, SchemeDeclaration, Span, ValueSource, Window};
+use crate::scheme::{Condition, ParseTextError, SchemeDeclaration, Span, ValueSource, When, Window};
 
 /// A scheme as a tenant declares it; `config::scheme` says its keys.
 pub(crate) struct Declared;
@@ -88,6 +88,7 @@ impl Kind {
                 "ValueSource" => Self::Form(is::<ValueSource>, "header:X"),
                 "Condition" => Self::Form(is::<Condition>, "form"),
                 "Span" => Self::Form(is::<Span>, "1s"),
+                "When" => Self::Form(is::<When>, "empty-body"),
                 "Window" => Self::Form(is::<Window>, "unlimited"),
                 _ => Self::of(&SCHEMA["$defs"][name]),
             };

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::answer::{Answer, Redelivery};
+use super::handshake::Handshake;
 use super::text::{Condition, Span, ValueSource, Window};
 
 /// How deliveries prove who sent them. One row of presets, or one `[[scheme]]` of a tenant.
@@ -69,6 +71,9 @@ pub struct SchemeDeclaration {
     pub redelivery: Redelivery,
     #[serde(default, skip_serializing_if = "is_default")]
     pub answer: Answer,
+    /// How the provider asks whether the endpoint is one; the first that applies is answered.
+    #[serde(default, rename = "handshake", skip_serializing_if = "Vec::is_empty")]
+    pub handshakes: Vec<Handshake>,
     /// Headers that are never stored, beside the one that a token or a password arrives in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strip: Vec<String>,
@@ -423,38 +428,6 @@ impl Method {
             Self::Delete => "DELETE",
             Self::Options => "OPTIONS",
         }
-    }
-}
-
-/// What the provider does with a delivery that was not taken.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Redelivery {
-    /// It sends again by itself after a 5xx or a time-out.
-    pub automatic: bool,
-    /// It sends again by itself after a 429: only then may a verified delivery be answered so.
-    pub after_429: bool,
-    /// How often, where that is published.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempts: Option<u16>,
-    /// How long it waits for an answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub note: String,
-}
-
-/// What the provider wants to hear.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Answer {
-    /// Status of a delivery that was taken: 200 or 202.
-    pub status: u16,
-}
-
-impl Default for Answer {
-    fn default() -> Self {
-        Self { status: 202 }
     }
 }
 

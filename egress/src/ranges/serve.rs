@@ -189,6 +189,7 @@ impl Handler for PublicSite {
             | Refusal::SourceThrottled
             | Refusal::BodyTooLarge
             | Refusal::SignatureInvalid
+            | Refusal::HandshakeRefused
             | Refusal::RateLimited
             | Refusal::StorageLimited
             | Refusal::LogUnavailable => 400,

@@ -4,9 +4,13 @@
 
 use std::sync::Arc;
 
-use config::scheme::{Algorithm, Case, Encoding, SchemeDeclaration, TimestampFormat, UrlVariant, ValueSource, Window};
+use config::scheme::{
+    Algorithm, AnswerBody, AnswerType, Case, Encoding, SchemeDeclaration, TimestampFormat, UrlVariant, ValueSource,
+    Window,
+};
 use domain::Secret;
 
+use super::apart;
 use super::fault::DeclarationFault;
 use super::key::{Key, KeyRules, public_algorithm};
 use super::list::Layout;
@@ -17,6 +21,7 @@ use super::program::{
 use super::source::{self, Source};
 use super::stamp::Tolerance;
 use super::template::{self, Piece};
+use crate::handshake::{self, Handshake};
 
 /// The longest time for which what proves one delivery may have to be remembered: a day.
 const ONCE_MS_MAX: u64 = 24 * 3_600_000;
@@ -90,6 +95,7 @@ impl Compiler<'_> {
         if let Some(place) = &place {
             self.fields_exist(cases, place);
         }
+        let handshakes = self.handshakes(cases);
         let mut scheme = Scheme {
             methods: method_names(&declared.methods),
             strips,
@@ -115,9 +121,45 @@ impl Compiler<'_> {
             place: place?,
             proof: proof?,
             judges_stored: true,
+            handshakes,
         };
         scheme.judges_stored = scheme.finds_all_stored();
         Some(scheme)
+    }
+
+    fn answer(&mut self) {
+        let answer = &self.declared.answer;
+        if !matches!(answer.status, 200 | 202 | 204) {
+            let message = format!("answer.status is 200, 202 or 204, and not {}", answer.status);
+            self.fault("answer.status", &[], message);
+        }
+        if answer.status == 204 && answer.body != AnswerBody::Empty {
+            self.fault("answer.body", &["answer.status"], "answer.body is \"empty\" where answer.status is 204");
+        }
+        if (answer.body == AnswerBody::Text) == answer.text.is_empty() {
+            self.fault(
+                "answer.text",
+                &["answer.body"],
+                "answer.text is there where answer.body is \"text\", and only there",
+            );
+        }
+        let json = answer.content_type == AnswerType::Json && !answer.text.is_empty();
+        if json && serde_json::from_str::<serde_json::Value>(&answer.text).is_err() {
+            self.fault("answer.text", &["answer.content_type"], "answer.text is no JSON");
+        }
+    }
+
+    /// Handshakes whose digests are no signatures of deliveries.
+    fn handshakes(&mut self, cases: &[CaseProgram]) -> Box<[Handshake]> {
+        let handshakes = handshake::compile(self.declared, &mut self.faults);
+        for (at, handshake) in handshakes.iter().enumerate() {
+            let Some(question) = handshake.keyed_question() else { continue };
+            if !cases.iter().all(|case| apart::can_be_told(case, question)) {
+                let message = "a delivery could be signed over such a challenge: then everybody could have it signed";
+                self.fault(format!("handshake[{at}].challenge"), &["algorithm", "content", "case"], message);
+            }
+        }
+        handshakes
     }
 
     /// What needs no compiling.
@@ -133,13 +175,7 @@ impl Compiler<'_> {
         if declared.methods.is_empty() {
             self.fault("methods", &[], "methods is empty: nothing could be delivered");
         }
-        if !matches!(declared.answer.status, 200 | 202) {
-            self.fault(
-                "answer.status",
-                &[],
-                format!("answer.status is 200 or 202, and not {}", declared.answer.status),
-            );
-        }
+        self.answer();
         if declared.redelivery.after_429 && !declared.redelivery.automatic {
             self.fault(
                 "redelivery.after_429",

@@ -18,14 +18,14 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for Vec<(N, V)> {
 
 /// How often a header is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Occurrence<'a> {
+pub(crate) enum Occurrence<'a> {
     None,
     Once(&'a [u8]),
     Several,
 }
 
 /// The only value of a header.
-pub(super) fn only<'a>(headers: &'a dyn Headers, name: &str) -> Occurrence<'a> {
+pub(crate) fn only<'a>(headers: &'a dyn Headers, name: &str) -> Occurrence<'a> {
     let mut found = Occurrence::None;
     headers.visit(name, &mut |value| {
         found = match found {

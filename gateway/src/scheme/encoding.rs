@@ -41,7 +41,7 @@ pub(super) fn decode_any(encoding: Encoding, text: &[u8], bytes_max: usize) -> O
 }
 
 /// Writes `bytes` as text.
-pub(super) fn encode(encoding: Encoding, bytes: &[u8]) -> String {
+pub(crate) fn encode(encoding: Encoding, bytes: &[u8]) -> String {
     match encoding {
         Encoding::Hex => HEXLOWER,
         Encoding::Base64 => BASE64,

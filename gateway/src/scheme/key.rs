@@ -38,7 +38,7 @@ impl Key {
     }
 
     /// What is shared with the sender; none of a public key, which must never key an HMAC.
-    pub(super) fn secret(&self) -> Option<&[u8]> {
+    pub(crate) fn secret(&self) -> Option<&[u8]> {
         match &self.material {
             Material::Secret(secret) => Some(secret.expose()),
             Material::Public(_) => None,
@@ -203,7 +203,7 @@ pub(super) const fn public_algorithm(algorithm: Algorithm) -> Option<PublicAlgor
     }
 }
 
-pub(super) const fn algorithm(hash: Hash) -> &'static digest::Algorithm {
+pub(crate) const fn algorithm(hash: Hash) -> &'static digest::Algorithm {
     match hash {
         Hash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
         Hash::Sha256 => &digest::SHA256,

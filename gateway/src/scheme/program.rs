@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::scheme::{
     Algorithm, BodyDigest, Condition, Encoding, Hash, Method, SchemeDeclaration, TimestampFormat, UrlVariant,
 };
-use domain::Secret;
+use domain::{Refusal, Secret};
 use ring::{digest, hmac};
 
 use super::encoding::DIGEST_BYTES_MAX;
@@ -16,6 +16,7 @@ use super::public_key::PublicAlgorithm;
 use super::source::Source;
 use super::stamp::Tolerance;
 use super::template::Piece;
+use crate::handshake::Handshake;
 
 /// How deliveries of one kind are verified and signed. Shared by all endpoints that use it.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub struct Scheme {
     /// The fields of the form that the body has to be; none: it may be anything.
     pub(super) fields: Box<[Box<str>]>,
     pub(super) judges_stored: bool,
+    pub(super) handshakes: Box<[Handshake]>,
 }
 
 /// What proves the sender.
@@ -265,9 +267,36 @@ impl Scheme {
         &self.methods
     }
 
+    /// Does a delivery come by this method?
+    pub(crate) fn takes(&self, method: &str) -> bool {
+        self.methods.iter().any(|known| **known == *method)
+    }
+
+    /// How its provider asks whether an endpoint is one.
+    pub fn handshakes(&self) -> &[Handshake] {
+        &self.handshakes
+    }
+
     /// Does the provider send again what is answered 429?
     pub fn redelivers(&self) -> bool {
         self.declaration.redelivery.after_429
+    }
+
+    /// Does the provider send a delivery again by itself that was refused so?
+    pub fn comes_again(&self, refusal: Refusal) -> bool {
+        let ways = &self.declaration.redelivery;
+        match refusal {
+            Refusal::RateLimited | Refusal::StorageLimited | Refusal::SourceThrottled => ways.after_429,
+            Refusal::LogUnavailable | Refusal::Overloaded | Refusal::EndpointUnavailable | Refusal::Internal => {
+                ways.automatic
+            }
+            _ => false,
+        }
+    }
+
+    /// Does its provider want refusals without a body?
+    pub fn refuses_without_body(&self) -> bool {
+        self.declaration.answer.bare_refusals
     }
 
     /// Status of a delivery that was taken.

@@ -14,7 +14,7 @@ use super::list::List;
 
 /// A place, and its name for faults.
 #[derive(Debug, Clone)]
-pub(super) struct Source {
+pub(crate) struct Source {
     pub(super) place: Place,
     pub(super) what: Arc<str>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Beside<'a> {
 }
 
 impl Source {
-    pub(super) fn compile(declared: &ValueSource) -> Self {
+    pub(crate) fn compile(declared: &ValueSource) -> Self {
         let (place, what) = match declared {
             ValueSource::Header(name) => return Self::header(name),
             ValueSource::Query(name) => (Place::Query(name.as_str().into()), format!("query parameter {name}")),

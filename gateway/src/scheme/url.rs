@@ -55,7 +55,7 @@ impl<'a> SeenUrl<'a> {
     }
 
     /// Shows the URL in one variant, piece by piece.
-    pub(super) fn write(&self, target: &[u8], variant: UrlVariant, decodes: &[u8], out: &mut dyn FnMut(&[u8])) {
+    pub(crate) fn write(&self, target: &[u8], variant: UrlVariant, decodes: &[u8], out: &mut dyn FnMut(&[u8])) {
         out(self.scheme.as_bytes());
         out(b"://");
         out(self.host.as_bytes());

@@ -135,6 +135,8 @@ impl Scheme {
             }
             let judge = Judge { scheme: self, signature, signer, case, form: form.as_ref(), delivery, keys };
             match self.judge_place(&judge) {
+                // Whoever asks for a handshake chooses what its digest is made of: such a one proves nothing.
+                Ok(_) if self.may_be_challenge(case, delivery) => return Err(VerifyFault::BodyRule),
                 Ok(fit) => return Ok(fit),
                 Err(fault) if fault.weight() >= worst.weight() => worst = fault,
                 Err(_) => {}

@@ -133,6 +133,7 @@ impl Handler for Door {
             | Refusal::SourceNotAllowed
             | Refusal::SourceThrottled
             | Refusal::SignatureInvalid
+            | Refusal::HandshakeRefused
             | Refusal::RateLimited
             | Refusal::StorageLimited
             | Refusal::LogUnavailable => 400,
