@@ -69,7 +69,9 @@ impl Tenant {
                 .iter()
                 .map(|(name, _)| format!("{{ name = \"{name}\", value = \"secret:{}-{name}\" }}", endpoint.id))
                 .collect();
-            let _ = writeln!(out, "secrets = [{}]", secrets.join(", "));
+            if !endpoint.keys.contains_key("secrets") {
+                let _ = writeln!(out, "secrets = [{}]", secrets.join(", "));
+            }
             for (key, value) in &endpoint.keys {
                 let _ = writeln!(out, "{key} = {value}");
             }

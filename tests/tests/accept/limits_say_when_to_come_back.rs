@@ -56,3 +56,23 @@ async fn a_provider_that_does_not_redeliver_loses_nothing() {
     assert_eq!(events.len(), 30);
     assert!((10..=25).contains(&bulk), "{bulk} of 30 in the bulk class");
 }
+
+/// What was refused is in a line, with what there is to ask its provider for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_delivery_can_be_asked_for() {
+    let limited = endpoint("wh_1").set("limits", "{ events = \"1/s burst 1\" }").set("over_limit", "\"refuse\"");
+    let node =
+        Appliance::new().tenant(tenant("acme").endpoint(limited)).set("logging", "format", "\"text\"").start().await;
+    let sender = node.sender("wh_1");
+    let delivery = || sender.delivery("{}").header("X-GitHub-Delivery", "72d3162e\t-cc78");
+    let mut refused = false;
+    for _ in 0..3 {
+        refused |= sender.send(&delivery()).await.status == 429;
+    }
+    assert!(refused);
+    eventually!(node.output().contains("code=rate-limited"));
+    let output = node.output();
+    let line = output.lines().find(|line| line.contains("code=rate-limited")).expect("a line");
+    assert!(line.contains("tenant=acme endpoint=wh_1 delivery=\"72d3162e\\t-cc78\" received=20"), "{line}");
+    assert!(line.contains(" bytes=2 comes_again=false "), "{line}");
+}
