@@ -110,7 +110,7 @@ async fn a_payload_is_read_where_it_was_not_kept_and_by_its_tenant_alone() {
                 assert_eq!(other.keep_longer(made::tenant("other"), &payload).await, Ok(false));
             }
             Kept::Truncated(_) => assert_eq!((kept, fetched), ("cut", Fetched::Truncated(bytes.slice(..4096)))),
-            Kept::Expired => panic!("nothing is over age"),
+            Kept::Beginning(_) | Kept::Expired => panic!("nothing is over age"),
         }
     }
     assert_eq!(place.run("SELECT count(*) FROM tidegate_blobs"), "2");

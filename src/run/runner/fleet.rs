@@ -197,7 +197,7 @@ fn event_of(commit: &Commit) -> Option<EventId> {
     let Some(Body::Admitted(admitted)) = commit.bodies.first() else { return None };
     match &admitted.cause {
         Cause::Event { event, .. } | Cause::Replay { event, .. } => Some(*event),
-        Cause::Manual { .. } => None,
+        Cause::Again { .. } | Cause::Manual { .. } => None,
     }
 }
 

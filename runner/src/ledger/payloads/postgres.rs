@@ -70,7 +70,7 @@ impl PayloadStore for PostgresPayloads {
         let (bytes, digest) = (payload.bytes, payload.digest);
         match &payload.kept {
             Kept::Inline(bytes) => return ready(Fetched::Whole(bytes.clone())),
-            Kept::Truncated(bytes) => return ready(Fetched::Truncated(bytes.clone())),
+            Kept::Truncated(bytes) | Kept::Beginning(bytes) => return ready(Fetched::Truncated(bytes.clone())),
             Kept::Expired => return ready(Fetched::Expired),
             Kept::Stored => {}
         }

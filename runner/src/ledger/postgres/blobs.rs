@@ -12,7 +12,7 @@ pub(super) fn blobs_of(body: &Body) -> impl Iterator<Item = (Kind, Box<[u8]>)> {
     let event = match body {
         Body::Admitted(admitted) => match &admitted.cause {
             Cause::Event { event, .. } | Cause::Replay { event, .. } => Some(*event),
-            Cause::Manual { .. } => None,
+            Cause::Again { .. } | Cause::Manual { .. } => None,
         },
         Body::Lease(_)
         | Body::Intent(_)
