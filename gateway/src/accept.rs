@@ -39,7 +39,7 @@ pub(crate) struct No {
     /// The id under which the delivery is kept in the holding stream, if it is.
     pub(crate) held: Option<EventId>,
     /// What is lost of a verified delivery.
-    pub(crate) lost: Option<LostDelivery>,
+    pub(crate) lost: Option<Box<LostDelivery>>,
 }
 
 /// A verified delivery that is not stored: what there is to ask its provider for.
@@ -147,7 +147,7 @@ impl No {
             body_bytes: delivery.body.len() as u64,
             comes_again: endpoint.scheme().comes_again(self.refused.refusal),
         };
-        Self { lost: Some(lost), ..self }
+        Self { lost: Some(Box::new(lost)), ..self }
     }
 }
 

@@ -67,7 +67,7 @@ impl Gateway {
             source: trace.source,
             detail: &no.detail,
             held: no.held,
-            lost: no.lost.as_ref().map(LostDelivery::shown),
+            lost: no.lost.as_deref().map(LostDelivery::shown),
             target,
         });
     }

@@ -19,7 +19,7 @@ pub(super) enum Condition {
         source: Source,
         says: Option<Box<[u8]>>,
         /// Stands in every body that has it, written as every provider writes it: plainly.
-        word: Option<Finder<'static>>,
+        word: Option<Box<Finder<'static>>>,
     },
     EmptyBody,
 }
@@ -40,7 +40,7 @@ impl Condition {
             | ValueSource::Claim(_)
             | ValueSource::Item(_) => None,
         };
-        let word = name.map(|name| Finder::new(name.as_bytes()).into_owned());
+        let word = name.map(|name| Box::new(Finder::new(name.as_bytes()).into_owned()));
         Self::Value { source: Source::compile(source), says: says.map(|text| text.as_bytes().into()), word }
     }
 

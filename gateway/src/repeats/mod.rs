@@ -225,8 +225,10 @@ mod tests {
         assert_eq!(known(&repeats, "wh_1", b"m1", 0), None);
         // A set full of what is being committed gives nothing up.
         let repeats = Repeats::new(1);
-        let begun: Vec<_> = (0..WAYS as u64 + 1).map(|n| first(&repeats, "wh_1", &n.to_be_bytes(), 1)).collect();
-        begun.into_iter().for_each(|first| first.became(event(3)));
+        let begun: Vec<_> = (0..=WAYS as u64).map(|n| first(&repeats, "wh_1", &n.to_be_bytes(), 1)).collect();
+        for first in begun {
+            first.became(event(3));
+        }
         assert_eq!(repeats.len(), WAYS);
     }
 

@@ -26,7 +26,22 @@ fn says(piece: &Piece, question: &Question) -> Says {
         Piece::Url | Piece::UrlBase if !question.has(b':') => Says::Apart,
         Piece::Body => Says::Depends,
         Piece::Value { source, .. } if is_of_request(&source.place) => Says::Depends,
-        _ => Says::Nothing,
+        Piece::Literal(_)
+        | Piece::BodyHash { .. }
+        | Piece::Timestamp
+        | Piece::DeliveryId { .. }
+        | Piece::Value { .. }
+        | Piece::Method
+        | Piece::Url
+        | Piece::UrlBase
+        | Piece::Target
+        | Piece::Path
+        | Piece::SortedQuery
+        | Piece::CanonicalQuery
+        | Piece::ListedHeaders { .. }
+        | Piece::SortedForm(_)
+        | Piece::Secret
+        | Piece::Optional(_) => Says::Nothing,
     }
 }
 

@@ -290,7 +290,20 @@ impl Scheme {
             Refusal::LogUnavailable | Refusal::Overloaded | Refusal::EndpointUnavailable | Refusal::Internal => {
                 ways.automatic
             }
-            _ => false,
+            Refusal::MalformedRequest
+            | Refusal::VersionNotSupported
+            | Refusal::CodingNotSupported
+            | Refusal::ExpectationFailed
+            | Refusal::HeadersTooLarge
+            | Refusal::TargetTooLong
+            | Refusal::HeaderTimeout
+            | Refusal::EndpointUnknown
+            | Refusal::MethodNotAllowed
+            | Refusal::SourceNotAllowed
+            | Refusal::BodyTooLarge
+            | Refusal::BodyTimeout
+            | Refusal::SignatureInvalid
+            | Refusal::HandshakeRefused => false,
         }
     }
 

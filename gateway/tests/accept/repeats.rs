@@ -34,7 +34,7 @@ async fn a_repeat_is_answered_as_the_first_was_and_spends_no_limit() {
         assert_eq!(without_date(&again), without_date(&first));
     }
     assert!(bench.last_line().starts_with("repeated evt_"), "{}", bench.last_line());
-    assert_eq!(bench.metric("tidegate_gateway_repeated_total"), ["tidegate_gateway_repeated_total 10"]);
+    assert_eq!(bench.metric("gateway_repeated_total"), ["gateway_repeated_total 10"]);
     assert_eq!(bench.stored().len(), 1);
     // Within its limit still: two new ones, and no third.
     let mut statuses = Vec::new();
@@ -71,6 +71,7 @@ async fn a_repeat_of_what_hangs_promises_nothing() {
     let both = tokio::join!(bench.ask(&delivery), bench.ask(&delivery));
     assert_eq!((status(&both.0), status(&both.1)), ("503", "503"));
     bench.log.release_acks();
+    bench.clock.advance(Duration::from_secs(10));
     assert_eq!(status(&bench.ask(&delivery).await), "202");
 }
 
