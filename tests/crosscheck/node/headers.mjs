@@ -33,7 +33,7 @@ export default [
     name: "cashfree-pg",
     scheme: "cashfree",
     body: "json",
-    age: [0, 100000],
+    age: [0, 80000],
     signature: at("x-webhook-signature", "base64"),
     recipe: (d) => ({
       headers: { "x-webhook-timestamp": String(d.at), "x-webhook-signature": base64(d.secret, String(d.at), d.body) },
@@ -50,7 +50,7 @@ export default [
     name: "crisp-api",
     scheme: "crisp",
     body: "canonical",
-    age: [0, 100000],
+    age: [0, 80000],
     signature: at("x-crisp-signature", "hex"),
     recipe: (d) => ({
       headers: {
