@@ -70,7 +70,7 @@ const SWEEP: &str = concat!(
 
 /// Which blob.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Name<'a> {
+pub(crate) struct Blob<'a> {
     pub(crate) tenant: &'a TenantId,
     pub(crate) kind: Kind,
     pub(crate) name: &'a [u8],
@@ -94,7 +94,7 @@ impl From<Fault> for Missing {
 
 /// Keeps it, durably; what is there under the name already only becomes young. Whoever has much to send asks first whether it
 /// is ([`touch`]).
-pub(crate) async fn keep(pool: &Pool, name: Name<'_>, bytes: &Bytes) -> Result<(), Fault> {
+pub(crate) async fn keep(pool: &Pool, name: Blob<'_>, bytes: &Bytes) -> Result<(), Fault> {
     let mut tries = Tries::new(pool.settings.answer_within);
     loop {
         let fault = match timeout_at(tries.until, try_keep(pool, name, bytes)).await {
@@ -108,8 +108,8 @@ pub(crate) async fn keep(pool: &Pool, name: Name<'_>, bytes: &Bytes) -> Result<(
     }
 }
 
-async fn try_keep(pool: &Pool, name: Name<'_>, bytes: &Bytes) -> Result<(), Fault> {
-    let Name { tenant, kind, name } = name;
+async fn try_keep(pool: &Pool, name: Blob<'_>, bytes: &Bytes) -> Result<(), Fault> {
+    let Blob { tenant, kind, name } = name;
     let (tenant, kind) = (tenant.as_str(), kind as i16);
     let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
     let parts: Vec<(i16, &[u8])> = (0..).zip(bytes.chunks(PART_BYTES)).collect();
@@ -124,8 +124,8 @@ async fn try_keep(pool: &Pool, name: Name<'_>, bytes: &Bytes) -> Result<(), Faul
 }
 
 /// Makes it young; false where it is not there.
-pub(crate) async fn touch(pool: &Pool, name: Name<'_>) -> Result<bool, Fault> {
-    let Name { tenant, kind, name } = name;
+pub(crate) async fn touch(pool: &Pool, name: Blob<'_>) -> Result<bool, Fault> {
+    let Blob { tenant, kind, name } = name;
     let rows = pool.rows(TOUCH, &[&tenant.as_str(), &(kind as i16), &name]).await?;
     Ok(!rows.is_empty())
 }
@@ -139,8 +139,8 @@ pub(crate) async fn touch_all(pool: &Pool, names: &[(TenantId, Kind, Box<[u8]>)]
 }
 
 /// All of it, if it has no more bytes than that.
-pub(crate) async fn fetch(pool: &Pool, name: Name<'_>, bytes_max: u64) -> Result<Bytes, Missing> {
-    let Name { tenant, kind, name } = name;
+pub(crate) async fn fetch(pool: &Pool, name: Blob<'_>, bytes_max: u64) -> Result<Bytes, Missing> {
+    let Blob { tenant, kind, name } = name;
     let bytes_max = i64::try_from(bytes_max.min(BLOB_BYTES_MAX)).unwrap_or(i64::MAX);
     let rows = pool.rows(FETCH, &[&tenant.as_str(), &(kind as i16), &name, &bytes_max]).await?;
     let first = rows.first().ok_or(Missing::Gone)?;

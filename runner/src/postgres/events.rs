@@ -6,7 +6,7 @@ use domain::text::Untrusted;
 use domain::{EndpointId, EventId, TenantId};
 use minicbor::{Decode, Encode};
 
-use super::blobs::{self, BLOB_BYTES_MAX, Kind, Missing, Name};
+use super::blobs::{self, BLOB_BYTES_MAX, Blob, Kind, Missing};
 use super::database::Database;
 use super::fault::Fault;
 use super::pool::Pool;
@@ -65,7 +65,7 @@ impl PostgresEvents {
         if bytes.len() as u64 > BLOB_BYTES_MAX {
             return Err(KeepError::TooLarge { bytes: bytes.len() as u64 });
         }
-        let name = Name { tenant, kind: Kind::Event, name: event.id.as_bytes() };
+        let name = Blob { tenant, kind: Kind::Event, name: event.id.as_bytes() };
         Ok(blobs::keep(&self.pool, name, &bytes.into()).await?)
     }
 
@@ -74,7 +74,7 @@ impl PostgresEvents {
     /// # Errors
     /// The database does not answer.
     pub async fn keep_longer(&self, tenant: &TenantId, event: EventId) -> Result<bool, KeepError> {
-        let name = Name { tenant, kind: Kind::Event, name: event.as_bytes() };
+        let name = Blob { tenant, kind: Kind::Event, name: event.as_bytes() };
         Ok(blobs::touch(&self.pool, name).await?)
     }
 }
@@ -83,7 +83,7 @@ impl Events for PostgresEvents {
     fn read(&self, tenant: &TenantId, event: EventId) -> BoxFuture<'_, Result<EventFacts, PortError>> {
         let tenant = tenant.clone();
         Box::pin(async move {
-            let name = Name { tenant: &tenant, kind: Kind::Event, name: event.as_bytes() };
+            let name = Blob { tenant: &tenant, kind: Kind::Event, name: event.as_bytes() };
             let gone = |why: &str| PortError::Gone(format!("the event {event} {why}").into());
             let bytes = blobs::fetch(&self.pool, name, BLOB_BYTES_MAX).await.map_err(|missing| match missing {
                 Missing::Gone => gone("is no longer kept"),

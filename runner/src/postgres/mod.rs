@@ -22,7 +22,7 @@ pub use fault::Fault;
 pub use schema::{MigrateError, migrate};
 pub use settings::PostgresSettings;
 
-pub(crate) use blobs::{Kind, Missing, Name};
+pub(crate) use blobs::{Blob, Kind, Missing};
 pub(crate) use flight::{Statement, fly};
 pub(crate) use pool::{Pool, Tries};
 pub(crate) use schema::SHARDS;

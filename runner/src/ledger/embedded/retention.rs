@@ -140,6 +140,8 @@ impl EmbeddedLedger {
         // One that is hardly written to stays in a segment for ever, and is asked to leave it.
         core.journal.leave_old(before);
         core.drop_history(ages.metadata.saturating_sub(ages.detail), &mut retained)?;
+        // What a run needs is found by it.
+        core.until_indexed()?;
         let needed = core.needed(before)?;
         let swept = payloads.sweep(before.saturating_sub(KEPT_BEFORE_MS), |tenant, digest| {
             needed.contains(&(tenant.clone(), *digest))

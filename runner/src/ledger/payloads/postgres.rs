@@ -9,7 +9,7 @@ use domain::TenantId;
 use super::{Bounds, Fetched, PayloadError, PayloadStore, without_store};
 use crate::ledger::record::{Kept, Payload};
 use crate::ledger::store::BoxFuture;
-use crate::postgres::{Database, Fault, Kind, Missing, Name, Pool, blobs};
+use crate::postgres::{Blob, Database, Fault, Kind, Missing, Pool, blobs};
 
 /// A store of payloads in PostgreSQL.
 #[derive(Debug, Clone)]
@@ -23,8 +23,8 @@ impl PostgresPayloads {
     }
 }
 
-fn name<'a>(tenant: &'a TenantId, digest: &'a [u8; 32]) -> Name<'a> {
-    Name { tenant, kind: Kind::Payload, name: digest }
+fn name<'a>(tenant: &'a TenantId, digest: &'a [u8; 32]) -> Blob<'a> {
+    Blob { tenant, kind: Kind::Payload, name: digest }
 }
 
 /// Longer ones take longer to hash than what waits on this thread should wait.
@@ -50,8 +50,8 @@ impl PayloadStore for PostgresPayloads {
                 return Ok(payload);
             }
             let name = name(&tenant, &digest);
-            if !blobs::touch(&pool, name).await.map_err(failed)? {
-                blobs::keep(&pool, name, &bytes).await.map_err(failed)?;
+            if !blobs::touch(&pool, name).await.map_err(|fault| failed(&fault))? {
+                blobs::keep(&pool, name, &bytes).await.map_err(|fault| failed(&fault))?;
             }
             Ok(Payload { bytes: bytes.len() as u64, digest, kept: Kept::Stored })
         })
@@ -63,7 +63,7 @@ impl PayloadStore for PostgresPayloads {
             return Box::pin(std::future::ready(Ok(is_there)));
         }
         let (pool, digest) = (Arc::clone(&self.pool), payload.digest);
-        Box::pin(async move { blobs::touch(&pool, name(&tenant, &digest)).await.map_err(failed) })
+        Box::pin(async move { blobs::touch(&pool, name(&tenant, &digest)).await.map_err(|fault| failed(&fault)) })
     }
 
     fn fetch(&self, tenant: TenantId, payload: &Payload) -> BoxFuture<'static, Result<Fetched, PayloadError>> {
@@ -81,7 +81,7 @@ impl PayloadStore for PostgresPayloads {
                 Ok(found) => found,
                 Err(Missing::Gone) => return Ok(Fetched::Expired),
                 Err(Missing::Damaged) => return Err(damaged()),
-                Err(Missing::Fault(fault)) => return Err(failed(fault)),
+                Err(Missing::Fault(fault)) => return Err(failed(&fault)),
             };
             let of = found.clone();
             let hash = if of.len() <= HASHED_HERE {
@@ -113,7 +113,7 @@ fn hashed(bytes: &Bytes, bounds: Bounds) -> (Option<Payload>, [u8; 32]) {
     }
 }
 
-fn failed(fault: Fault) -> PayloadError {
+fn failed(fault: &Fault) -> PayloadError {
     match fault {
         Fault::Full(_) => PayloadError::Full,
         Fault::Undone(_) | Fault::Unknown(_) | Fault::Duplicate { .. } | Fault::Refused(_) => {
