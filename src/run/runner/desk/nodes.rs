@@ -6,7 +6,7 @@ use data_encoding::HEXLOWER;
 use runner::api::{Asker, No, Payload};
 use runner::ids::{RunId, StepId};
 use runner::ledger::Record;
-use runner::ledger::payloads::{Fetched, PayloadError, PayloadStore as _};
+use runner::ledger::payloads::{Fetched, PayloadError};
 use runner::view;
 use serde_json::Value;
 
