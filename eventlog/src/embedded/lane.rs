@@ -10,13 +10,12 @@ use domain::EventId;
 
 use super::lane_index::{Answer, Growing, KIND_EVENT, LaneIndex};
 use super::layout::LanePlace;
-use super::near::Near;
 use super::place::{place_of, position_at, position_of};
 use crate::codec::{DecodeError, decode_key};
 use crate::error::ReadError;
 use crate::position::{Lane as LaneName, Place, Position};
 use crate::scope::Placed;
-use crate::segment::{self, Cursor, Journal, Record, RecordView, SegmentId, SegmentInfo, SegmentState, View};
+use crate::segment::{self, Cursor, Journal, Near, Record, RecordView, SegmentId, SegmentInfo, SegmentState, View};
 
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -29,7 +28,7 @@ pub(crate) struct Lane {
     pub(crate) front_is_missing: AtomicBool,
     /// Held while segments are taken up: whoever asks meanwhile waits, and does not go by half of them.
     pub(crate) taking_up: Mutex<()>,
-    pub(super) near: Near,
+    pub(crate) near: Near,
 }
 
 /// A journal that is written, or a look at one that is not ours.

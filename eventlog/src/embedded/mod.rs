@@ -8,7 +8,6 @@ mod lane;
 mod lane_index;
 mod lane_reader;
 mod layout;
-mod near;
 mod newest;
 mod pending;
 mod place;
@@ -30,13 +29,12 @@ use crate::groups::FileGroups;
 use crate::index::endpoint_key;
 use crate::log::{Append, ConsumerGroups, EventLog, EventReader, Filter, Scope, Start};
 use crate::position::{Cursor, Lane as LaneName};
-use crate::segment::{self, Entry, Journal, Payload, RealStorage, Recovery, SegmentObserver, View};
+use crate::segment::{self, Entry, Journal, Near, Payload, RealStorage, Recovery, SegmentObserver, View};
 use crate::stat::{DiskFault, LaneStat, Stat, Trimmed};
 
 use lane::Lane;
 use lane_index::{KIND_EVENT, LaneIndex};
 use layout::{LanePlace, shard_of};
-use near::Near;
 use reader::EmbeddedReader;
 use stored::StoredBytes;
 

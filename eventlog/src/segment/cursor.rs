@@ -81,18 +81,18 @@ struct Batch {
 
 /// A batch that was read, for other cursors at a place in it.
 #[derive(Debug, Clone)]
-pub(crate) struct HeldBatch {
+pub(super) struct HeldBatch {
     segment: SegmentId,
     offset: u64,
     raw: RawBatch,
 }
 
 impl HeldBatch {
-    pub(crate) fn is_at(&self, at: Position) -> bool {
+    pub(super) fn is_at(&self, at: Position) -> bool {
         (self.segment, self.offset) == (at.segment(), at.file_offset())
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.raw.bytes.len()
     }
 }
@@ -209,13 +209,13 @@ impl Cursor {
     }
 
     /// The batch at hand.
-    pub(crate) fn held(&self) -> Option<HeldBatch> {
+    pub(super) fn held(&self) -> Option<HeldBatch> {
         let Batch { identity, offset, raw, .. } = self.batch.as_ref()?;
         Some(HeldBatch { segment: identity.segment, offset: *offset, raw: raw.clone() })
     }
 
     /// Makes a batch that another one has read the one at hand, where it is that of the place. False: it has to be read.
-    pub(crate) fn hold(&mut self, held: HeldBatch) -> bool {
+    pub(super) fn hold(&mut self, held: HeldBatch) -> bool {
         let HeldBatch { segment: id, offset, raw } = held;
         let is_there = (id, offset) == (self.at.segment(), self.at.file_offset())
             && self.shared.limit(id).is_some_and(|limit| offset < limit.end)

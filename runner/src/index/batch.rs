@@ -32,7 +32,8 @@ struct Touched {
 /// A batch, folded and not yet written.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    runs: HashMap<RunId, Touched>,
+    /// Boxed: a table of hundreds of rows would be as large as a block of memory that is cleared each time.
+    runs: HashMap<RunId, Box<Touched>>,
 }
 
 impl Batch {
@@ -45,7 +46,7 @@ impl Batch {
         for record in records {
             let touched = match batch.runs.entry(record.run) {
                 Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => entry.insert(Touched::find(store, record)?),
+                Entry::Vacant(entry) => entry.insert(Box::new(Touched::find(store, record)?)),
             };
             if touched.tenant != record.tenant {
                 return Err(store.tenant_fault(record.run, &touched.tenant, &record.tenant));
@@ -97,6 +98,7 @@ impl Batch {
     pub(super) fn write(self, store: &Store) -> Result<(), IndexError> {
         let mut batch = store.database.batch();
         for (run, touched) in self.runs {
+            let touched = *touched;
             let Some(now) = touched.now else { continue };
             let period = match &touched.before {
                 Some((period, _)) => *period,

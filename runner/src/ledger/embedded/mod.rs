@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use domain::{Clock, TenantId};
-use eventlog::segment::{self, Journal, Torn};
+use eventlog::segment::{self, Journal, Near, Torn};
 use tokio::sync::watch;
 
 pub use catch_up::CatchUpError;
@@ -102,6 +102,8 @@ struct Core {
     table: Arc<Table>,
     feed: Arc<Feed>,
     recent: Arc<Recent>,
+    /// Of what is not there any more, by journal.
+    near: Nearby,
     clock: Arc<dyn Clock>,
     progress: watch::Receiver<Progress>,
     changes: watch::Receiver<u64>,
@@ -110,6 +112,13 @@ struct Core {
     moved: Mutex<retention::Moved>,
     /// Whoever has it has the directory. Last, so that it goes last.
     _lock: File,
+}
+
+/// Batches that runs were read from last.
+#[derive(Debug, Default)]
+struct Nearby {
+    journal: Near,
+    history: Near,
 }
 
 impl EmbeddedLedger {
@@ -146,6 +155,7 @@ impl EmbeddedLedger {
             table: Arc::clone(&table),
             feed: Arc::clone(&feed),
             recent,
+            near: Nearby::default(),
             clock: Arc::clone(&clock),
             progress: progress.subscribe(),
             changes: changes.subscribe(),

@@ -109,8 +109,12 @@ fn stored(core: &Core, place: &Place) -> Result<segment::Record, Miss> {
     {
         return Ok(record);
     }
+    let near = match place.tier {
+        Tier::Journal => &core.near.journal,
+        Tier::History => &core.near.history,
+    };
     cursor_at(core, place)
-        .and_then(|mut cursor| cursor.next_record())
+        .and_then(|cursor| near.record(cursor))
         .map_err(|error| missed(&error))?
         .filter(|record| record.position == place.position)
         .ok_or(Miss::Moved)

@@ -1,14 +1,17 @@
-//! The batches that single records were read from last: whoever asks for an event by its id asks for its neighbours next, as
-//! the runs that a burst begins do, and a batch is read as a whole.
+//! The batches that single records were read from last: whoever asks for one record asks for its neighbours next, as the
+//! runs that a burst begins do, and a batch is read as a whole.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::segment::{Cursor, HeldBatch, ReadError, Record};
+use super::cursor::{Cursor, HeldBatch, ReadError, Record};
+use super::position::Position;
 
 /// Most batches that are kept, and most bytes of them.
 const BATCHES_MAX: usize = 64;
 const BYTES_MAX: usize = 4 << 20;
+/// Batches that are read at the same time.
+const READS: usize = 8;
 
 #[derive(Debug, Default)]
 struct State {
@@ -17,11 +20,17 @@ struct State {
     bytes: usize,
 }
 
+/// Batches of one journal.
 #[derive(Debug, Default)]
-pub(super) struct Near {
+pub struct Near {
     state: Mutex<State>,
-    /// Held while a batch is read: many ask for one at the same time, and each would have memory for it.
-    reading: Mutex<()>,
+    /// Held while a batch is read, by its place: many ask for one at the same time, and each would have memory for it.
+    reading: [Mutex<()>; READS],
+}
+
+/// Which lock a batch is read under.
+fn way(at: Position) -> usize {
+    usize::try_from((at.file_offset() >> 12) % READS as u64).unwrap_or_default()
 }
 
 impl Near {
@@ -29,12 +38,15 @@ impl Near {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The record at the cursor's place.
-    pub(super) fn record(&self, mut cursor: Cursor) -> Result<Option<Record>, ReadError> {
+    /// The record at the cursor's place, or behind it.
+    ///
+    /// # Errors
+    /// As the cursor's own.
+    pub fn record(&self, mut cursor: Cursor) -> Result<Option<Record>, ReadError> {
         if self.lend(&mut cursor) {
             return cursor.next_record();
         }
-        let _one_at_a_time = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.reading[way(cursor.position())].lock().unwrap_or_else(PoisonError::into_inner);
         if self.lend(&mut cursor) {
             return cursor.next_record();
         }
