@@ -71,12 +71,18 @@ pub fn dial(file: &File) -> DialSettings {
     }
 }
 
+/// This part of all idle connections one site may have: who has hundreds of calls under way to one place would otherwise
+/// make a connection for each, and a handshake costs more than a call.
+const SITE_SHARE: usize = 8;
+
 /// How requests are sent, and which connections are kept. Read once, at start.
 pub fn forward(file: &File) -> ForwardSettings {
     let limits = &file.limits;
     ForwardSettings {
         dial: dial(file),
         pool: PoolSettings {
+            per_site_max: (limits.reuse_connections_max as usize / SITE_SHARE)
+                .max(PoolSettings::default().per_site_max),
             total_max: limits.reuse_connections_max as usize,
             idle_max: limits.reuse_timeout,
             ..PoolSettings::default()

@@ -244,7 +244,8 @@ impl Opening {
         let signing = Signing { config: Arc::clone(&self.config), clock: Arc::clone(clock) };
         let settings = EgressSettings {
             connections_max: file.slots as usize,
-            idle_max: file.slots as usize / 2,
+            // All of them wait at a time: for what they have heard to be durable.
+            idle_max: file.slots as usize,
             answer_bytes_max: usize::try_from(file.payloads.bytes_max).unwrap_or(usize::MAX),
             ..EgressSettings::new(&authority)
         };

@@ -1,5 +1,6 @@
 //! Connections to egress, kept alive.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,8 +35,8 @@ pub(super) struct Pool {
     room: Arc<Semaphore>,
     idle_max: usize,
     idle_for: Duration,
-    /// The one that was used last is taken first, so that those too many grow old.
-    idle: Mutex<Vec<(Sender, Instant)>>,
+    /// In the order in which they were put back. The one that was used last is taken first, so that those too many grow old.
+    idle: Mutex<VecDeque<(Sender, Instant)>>,
 }
 
 /// One connection, and its place among all.
@@ -82,15 +83,22 @@ impl Pool {
     fn newest(&self) -> Option<Sender> {
         let now = Instant::now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|(sender, since)| now.duration_since(*since) < self.idle_for && !sender.sender.is_closed());
-        idle.pop().map(|(sender, _)| sender)
+        while idle.front().is_some_and(|(_, since)| now.duration_since(*since) >= self.idle_for) {
+            idle.pop_front();
+        }
+        while let Some((sender, _)) = idle.pop_back() {
+            if !sender.sender.is_closed() {
+                return Some(sender);
+            }
+        }
+        None
     }
 
     /// Its answer was read to its end.
     pub(super) fn put_back(&self, sender: Sender) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.idle_max && !sender.sender.is_closed() {
-            idle.push((sender, Instant::now()));
+            idle.push_back((sender, Instant::now()));
         }
     }
 }
