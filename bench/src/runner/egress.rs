@@ -1,7 +1,7 @@
 //! End to end: the appliance with gateway, way out and runner in one process, signed deliveries, and calls that go through
 //! the way out to a provider over TLS, in a process of its own. More deliveries than runs can be performed, so that there
 //! is a backlog; what is told is how quickly steps are performed while deliveries come, and from the backlog alone when
-//! they have ended. Then deliveries at half of that.
+//! they have ended. Then as many deliveries as make the steps a second that are asked for, and half of what it can.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,6 +23,8 @@ use crate::{Result, process};
 
 /// Deliveries a second of the first load: more than there can be runs.
 const OVER: f64 = 3_000.0;
+/// Deliveries a second whose steps are what is asked for, and a little more.
+const ASKED: f64 = 1_010.0;
 const BODY_BYTES: usize = 512;
 const SECRET: &str = "secret-of-the-bench";
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -66,6 +68,8 @@ pub fn measure(scratch: &Path, tidegate: &Path, seconds: u64) -> Result<Vec<Row>
     };
     let mut rows = vec![node.under(&deliver(OVER), "over")?];
     rows.push(node.backlog(Duration::from_secs(seconds))?);
+    node.idle()?;
+    rows.push(node.under(&deliver(ASKED), "asked")?);
     node.idle()?;
     rows.push(node.under(&deliver(rows[1].steps_per_second / STEPS as f64 / 2.0), "half")?);
     node.idle()?;

@@ -6,13 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use domain::SystemClock;
 use runner::ids::{RunId, Version};
+use runner::index::{IndexSettings, RunIndex};
+use runner::ledger::embedded::EmbeddedLedger;
 use runner::ledger::{Body, Commit, LedgerStore, Writer};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use super::noop::{self, INPUT_BYTES, UNDER_WAY};
-use super::world::World;
+use super::world::{World, runtime};
 use crate::server::fresh;
 use crate::{Result, process};
 
@@ -30,11 +33,14 @@ pub struct Row {
     pub resident_bytes: u64,
     /// Runs that were written, and how quickly, to come here.
     pub filled_per_second: f64,
+    /// Of the longest: until lists of all runs are made anew from the ledger, and records a second of it.
+    pub index_seconds: Option<f64>,
+    pub index_records_per_second: Option<f64>,
 }
 
 pub fn measure(scratch: &Path, seconds: u64, lengths: &[u64]) -> Result<Vec<Row>> {
     let directory = fresh(scratch, "runner-history")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let rows = runtime.block_on(async {
         let world = Arc::new(World::open(&directory, &noop::setup(false)).await?);
         let (mut rows, mut there) = (Vec::new(), 0);
@@ -57,7 +63,13 @@ pub fn measure(scratch: &Path, seconds: u64, lengths: &[u64]) -> Result<Vec<Row>
                 between_p99_ms: row.overheads.between.p99,
                 resident_bytes: process::memory(std::process::id())?.resident_bytes,
                 filled_per_second,
+                index_seconds: None,
+                index_records_per_second: None,
             });
+        }
+        if let Some(last) = rows.last_mut() {
+            let (seconds, records) = index_anew(&directory, &world).await?;
+            (last.index_seconds, last.index_records_per_second) = (Some(seconds), Some(records as f64 / seconds));
         }
         Arc::into_inner(world).ok_or("a run goes on after its load")?.close().await?;
         Ok::<_, crate::Error>(rows)
@@ -65,6 +77,24 @@ pub fn measure(scratch: &Path, seconds: u64, lengths: &[u64]) -> Result<Vec<Row>
     std::fs::remove_dir_all(directory)?;
     Ok(rows)
 }
+
+/// Makes lists of all runs from the ledger: how long that takes, and of how many records.
+async fn index_anew(directory: &Path, world: &World) -> Result<(f64, u64)> {
+    let ledger: Arc<dyn LedgerStore> = Arc::<EmbeddedLedger>::clone(&world.embedded);
+    let began = Instant::now();
+    let index =
+        RunIndex::open(&directory.join("index"), IndexSettings::default(), ledger, SystemClock::shared()).await?;
+    if index.caught_up(INDEX_PATIENCE).await.is_stale {
+        return Err(format!("the index is not at the end: {:?}", index.stat().await?).into());
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let records = index.stat().await?.records;
+    index.close().await;
+    Ok((seconds, records))
+}
+
+/// Longest that lists of all runs may take: ten million runs at 50,000 records a second.
+const INDEX_PATIENCE: Duration = Duration::from_mins(30);
 
 /// Writes runs until there are so many.
 async fn fill(world: &Arc<World>, from: u64, to: u64) -> Result<()> {
@@ -137,5 +167,10 @@ pub(super) fn print(rows: &[Row]) {
             gib(row.resident_bytes) * 1_024.0,
             row.filled_per_second
         );
+    }
+    for row in rows {
+        if let (Some(seconds), Some(records)) = (row.index_seconds, row.index_records_per_second) {
+            println!("lists of {} runs are made anew in {seconds:.1} s, {records:.0} records/s", row.history_runs);
+        }
     }
 }

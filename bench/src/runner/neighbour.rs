@@ -17,14 +17,14 @@ use runner::ids::{RunId, Version};
 use serde::{Deserialize, Serialize};
 
 use super::marks::Times;
-use super::world::{Setup, World, tenant, three_steps};
+use super::world::{Setup, World, runtime, tenant, three_steps};
 use crate::Result;
 use crate::server::fresh;
 
 pub const BURST: u64 = 100_000;
 const EVERY: Duration = Duration::from_millis(100);
-/// Longest time that a burst may take.
-const PATIENCE: Duration = Duration::from_mins(3);
+/// Longest time that a burst is looked at.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
@@ -32,6 +32,8 @@ pub struct Row {
     pub burst: u64,
     /// Until all of its runs were over.
     pub burst_seconds: f64,
+    /// Runs of it that were not over when patience was; then it is not all of the burst's time that was measured.
+    pub left: u64,
     /// From a single event's receipt to its first call, before there is a burst, and meanwhile.
     pub alone: Times,
     pub meanwhile: Times,
@@ -43,7 +45,7 @@ pub fn measure(scratch: &Path, burst: u64) -> Result<Vec<Row>> {
 
 fn row(scratch: &Path, burst: u64, provider_ms: u64) -> Result<Row> {
     let directory = fresh(scratch, "runner-neighbour")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
     runtime.block_on(async {
         let endpoints = ["wh_hog", "wh_small"];
         let setup = Setup {
@@ -78,20 +80,24 @@ fn row(scratch: &Path, burst: u64, provider_ms: u64) -> Result<Row> {
         });
         // The burst's own runs carry no marks: what is recorded is the other tenant's alone. Its few runs are counted too,
         // and what is left of the burst then is a few runs as well.
-        while world.marks.ended.load(Ordering::Relaxed) - before < burst {
+        let ended = || world.marks.ended.load(Ordering::Relaxed) - before;
+        while ended() < burst && began.elapsed() < PATIENCE {
             ticks.tick().await;
             single(&world, &mut number).await?;
-            if began.elapsed() > PATIENCE {
-                let admission = world.admission.as_ref().map(runner::admission::Handle::status);
-                return Err(format!("the burst is not over: {:?}, {admission:?}", world.queue.snapshot()).into());
-            }
+        }
+        let left = burst.saturating_sub(ended());
+        if left > 0 {
+            let admission = world.admission.as_ref().map(runner::admission::Handle::status);
+            eprintln!("the burst is not over: {:?}, {admission:?}", world.queue.snapshot());
         }
         let burst_seconds = began.elapsed().as_secs_f64();
         bursting.await??;
         let meanwhile = world.marks.end().first_call;
-        super::noop::drained(&world).await?;
+        if left == 0 {
+            super::noop::drained(&world).await?;
+        }
         Arc::into_inner(world).ok_or("a run goes on after its load")?.close().await?;
-        Ok(Row { provider_ms, burst, burst_seconds, alone, meanwhile })
+        Ok(Row { provider_ms, burst, burst_seconds, left, alone, meanwhile })
     })
 }
 
@@ -146,15 +152,16 @@ fn event(of: usize, endpoint: &str, number: u64) -> Result<NewEvent> {
 pub(super) fn print(rows: &[Row]) {
     println!("\none tenant's burst, and another one's single events each 100 ms: receipt to first call, ms");
     println!(
-        "{:>8} {:>8} {:>8} | {:>20} {:>28}",
-        "provider", "burst", "took", "alone p50, p99", "meanwhile p50, p99, max"
+        "{:>8} {:>8} {:>8} {:>7} | {:>20} {:>28}",
+        "provider", "burst", "took", "left", "alone p50, p99", "meanwhile p50, p99, max"
     );
     for row in rows {
         println!(
-            "{:>5} ms {:>8} {:>6.1} s | {:>20} {:>28}",
+            "{:>5} ms {:>8} {:>6.1} s {:>7} | {:>20} {:>28}",
             row.provider_ms,
             row.burst,
             row.burst_seconds,
+            row.left,
             format!("{:.1}, {:.1}", row.alone.p50, row.alone.p99),
             format!(
                 "{:.1}, {:.1}, {:.1} ({})",

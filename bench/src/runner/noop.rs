@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::marks::Overheads;
-use super::world::{Setup, World, three_steps};
+use super::world::{Setup, World, runtime, three_steps};
 use crate::server::fresh;
 use crate::{Result, process};
 
@@ -43,6 +43,9 @@ pub struct Row {
     pub ledger_bytes_per_step: f64,
     /// Runs that are not over when the time is up.
     pub under_way: usize,
+    /// How far the index is behind the ledger then, and how long it takes until it has all that was durable.
+    pub index_behind_ms: Option<f64>,
+    pub index_catches_up_ms: Option<f64>,
 }
 
 pub(super) fn setup(has_index: bool) -> Setup {
@@ -59,7 +62,7 @@ pub(super) fn setup(has_index: bool) -> Setup {
 /// Both loads.
 pub fn measure(scratch: &Path, seconds: u64, has_index: bool) -> Result<Vec<Row>> {
     let directory = fresh(scratch, "runner-noop")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
     runtime.block_on(async {
         let world = Arc::new(World::open(&directory, &setup(has_index)).await?);
         let measured = Duration::from_secs(seconds);
@@ -125,8 +128,23 @@ impl Seen {
             payload_bytes_per_step: each(now.payload_bytes - self.payload_bytes),
             ledger_bytes_per_step: each(now.record_bytes - self.record_bytes),
             under_way: world.marks.under_way(),
+            index_behind_ms: None,
+            index_catches_up_ms: None,
         })
     }
+}
+
+/// How far the index is behind, in milliseconds: by the newest record that is in it, and until all is in that is durable now.
+/// The load goes on for a moment more, or is over; what comes after is not waited for.
+async fn behind(world: &World) -> Result<(Option<f64>, Option<f64>)> {
+    let Some(index) = &world.index else { return Ok((None, None)) };
+    let newest = index.stat().await?.newest_unix_ms;
+    let lag = world.now_unix_ms().saturating_sub(newest) as f64;
+    let asked = Instant::now();
+    if index.caught_up(Duration::from_mins(1)).await.is_stale {
+        return Err(format!("the index is more than a minute behind: {:?}", index.stat().await?).into());
+    }
+    Ok((Some(lag), Some(asked.elapsed().as_secs_f64() * 1e3)))
 }
 
 /// As many runs under way as there is room for.
@@ -146,7 +164,8 @@ pub(super) async fn closed(world: &Arc<World>, warm_up: Duration, measured: Dura
     let before = Seen::now(world)?;
     world.marks.begin();
     tokio::time::sleep(measured).await;
-    let row = before.row(world)?;
+    let mut row = before.row(world)?;
+    (row.index_behind_ms, row.index_catches_up_ms) = behind(world).await?;
     feeding.await??;
     drained(world).await?;
     Ok(row)
@@ -173,7 +192,8 @@ async fn open(world: &Arc<World>, per_second: f64, warm_up: Duration, measured: 
     let before = Seen::now(world)?;
     world.marks.begin();
     tokio::time::sleep(measured).await;
-    let row = before.row(world)?;
+    let mut row = before.row(world)?;
+    (row.index_behind_ms, row.index_catches_up_ms) = behind(world).await?;
     feeding.await?;
     drained(world).await?;
     Ok(row)
@@ -202,7 +222,7 @@ pub(super) async fn drained(world: &World) -> Result<()> {
 pub(super) fn print(rows: &[Row]) {
     println!("\nsteps with a provider that answers at once, {STEPS} of each run, two durable records of each");
     println!(
-        "{:<6} {:>5} {:>9} {:>8} {:>8} {:>5} | {:>15} {:>15} {:>15} {:>15} | {:>8} {:>8} {:>7} {:>9}",
+        "{:<6} {:>5} {:>9} {:>8} {:>8} {:>5} | {:>15} {:>15} {:>15} {:>15} | {:>8} {:>8} {:>7} {:>9} {:>16}",
         "load",
         "index",
         "steps/s",
@@ -216,13 +236,14 @@ pub(super) fn print(rows: &[Row]) {
         "payload",
         "ledger",
         "batch",
-        "under way"
+        "under way",
+        "index behind ms"
     );
     for row in rows {
         let of = |times: super::marks::Times| format!("{:.2}, {:.1}", times.p50, times.p99);
         let seen = &row.overheads;
         println!(
-            "{:<6} {:>5} {:>9.0} {:>8.0} {:>8.1} {:>5.2} | {:>15} {:>15} {:>15} {:>15} | {:>8.0} {:>8.0} {:>7.1} {:>9}",
+            "{:<6} {:>5} {:>9.0} {:>8.0} {:>8.1} {:>5.2} | {:>15} {:>15} {:>15} {:>15} | {:>8.0} {:>8.0} {:>7.1} {:>9} {:>16}",
             row.load,
             if row.has_index { "yes" } else { "no" },
             row.steps_per_second,
@@ -236,7 +257,11 @@ pub(super) fn print(rows: &[Row]) {
             row.payload_bytes_per_step,
             row.ledger_bytes_per_step,
             row.records_per_batch,
-            row.under_way
+            row.under_way,
+            match (row.index_behind_ms, row.index_catches_up_ms) {
+                (Some(behind), Some(takes)) => format!("{behind:.0}, {takes:.0}"),
+                _ => String::new(),
+            }
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Runs that wait, each for an hour, after the real engine has parked them: what they cost in memory, and that nobody
-//! works on them. Some are parked before anything is measured, so that what every runner has is there already.
+//! works on them. What has a bound (the newest commits, tables that are being filled, caches) is no cost of a run, and is
+//! told apart by looking at several numbers of runs: what each costs is what memory grows by behind the last but one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,18 +9,29 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::noop::UNDER_WAY;
-use super::world::{Setup, World};
+use super::world::{Setup, World, runtime};
 use crate::server::fresh;
 use crate::{Result, process};
 
-pub const RUNS: u64 = 100_000;
-const BEFORE: u64 = 20_000;
+pub const RUNS: u64 = 200_000;
+/// Parked runs at which memory is looked at; the last is [`RUNS`].
+const LEVELS: [u64; 4] = [20_000, 50_000, 100_000, RUNS];
+
+/// Memory at a number of parked runs.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Level {
+    pub runs: u64,
+    pub resident_bytes: u64,
+    /// Of these, what the scheduler says that it has allocated.
+    pub scheduler_bytes: u64,
+}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     pub runs: u64,
+    pub levels: Vec<Level>,
+    /// Between the last two levels.
     pub resident_bytes_each: f64,
-    /// Of these, what scheduler says that it has allocated.
     pub scheduler_bytes_each: f64,
     pub parked_per_second: f64,
     /// Runs that somebody works on, when all are parked.
@@ -31,7 +43,7 @@ pub struct Row {
 
 pub fn measure(scratch: &Path) -> Result<Row> {
     let directory = fresh(scratch, "runner-parked")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
     runtime.block_on(async {
         let document = "{\"name\":\"wait\",\"nodes\":[{\"id\":\"wait\",\"type\":\"delay\",\"for\":\"1h\"},\
                         {\"id\":\"say\",\"type\":\"transform\",\"value\":\"done\"}]}";
@@ -46,13 +58,22 @@ pub fn measure(scratch: &Path) -> Result<Row> {
                 .collect(),
         };
         let world = Arc::new(World::open(&directory, &setup).await?);
-        park(&world, BEFORE, BEFORE).await?;
-        let (before, scheduler) = (resident()?, world.queue.snapshot().memory_bytes);
-        let began = Instant::now();
-        park(&world, RUNS, BEFORE + RUNS).await?;
-        let parked_per_second = RUNS as f64 / began.elapsed().as_secs_f64();
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let grown = resident()?.saturating_sub(before);
+        let (mut levels, mut there, mut parking) = (Vec::new(), 0, Duration::ZERO);
+        for runs in LEVELS {
+            let began = Instant::now();
+            park(&world, runs - there, runs).await?;
+            (there, parking) = (runs, parking + began.elapsed());
+            // What is freed goes back a moment later.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let scheduler_bytes = world.queue.snapshot().memory_bytes as u64;
+            levels.push(Level { runs, resident_bytes: resident()?, scheduler_bytes });
+        }
+        let parked_per_second = RUNS as f64 / parking.as_secs_f64();
+        let [.., before, last] = levels.as_slice() else { return Err("there are levels".into()) };
+        let each =
+            |of: fn(&Level) -> u64| of(last).saturating_sub(of(before)) as f64 / (last.runs - before.runs) as f64;
+        let (resident_bytes_each, scheduler_bytes_each) =
+            (each(|level| level.resident_bytes), each(|level| level.scheduler_bytes));
         let cpu = process::usage(std::process::id())?.cpu_seconds;
         let at = Instant::now();
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -60,11 +81,12 @@ pub fn measure(scratch: &Path) -> Result<Row> {
         let snapshot = world.queue.snapshot();
         let row = Row {
             runs: RUNS,
-            resident_bytes_each: grown as f64 / RUNS as f64,
-            scheduler_bytes_each: snapshot.memory_bytes.saturating_sub(scheduler) as f64 / RUNS as f64,
+            levels,
+            resident_bytes_each,
+            scheduler_bytes_each,
             parked_per_second,
             running: snapshot.counts.running,
-            parked: snapshot.counts.parked.saturating_sub(BEFORE),
+            parked: snapshot.counts.parked,
             idle_cpus,
         };
         Arc::into_inner(world).ok_or("a run goes on after its load")?.close().await?;
@@ -100,8 +122,8 @@ fn resident() -> Result<u64> {
 
 pub(super) fn print(row: &Row) {
     println!(
-        "\n{} parked runs: {:.0} bytes resident each, {:.0} of them the scheduler's; {:.0}/s parked; {} worked on, {} parked; \
-         {:.3} CPUs while nothing is due",
+        "\n{} parked runs: {:.0} bytes resident for each more, {:.0} of them the scheduler's; {:.0}/s parked; {} worked on, \
+         {} parked; {:.3} CPUs while nothing is due",
         row.runs,
         row.resident_bytes_each,
         row.scheduler_bytes_each,
@@ -110,4 +132,7 @@ pub(super) fn print(row: &Row) {
         row.parked,
         row.idle_cpus
     );
+    for level in &row.levels {
+        println!("{:>10} runs {:>8.1} MiB resident", level.runs, level.resident_bytes as f64 / f64::from(1 << 20));
+    }
 }

@@ -18,6 +18,9 @@ pub(super) fn of(report: &Report) -> Vec<Verdict> {
         }
     }
     if let Some(full) = noop("full", true) {
+        if let Some(takes) = full.index_catches_up_ms {
+            verdicts.push(Verdict::at_most("until the index has what is durable, at full load", takes, 1_000.0, "ms"));
+        }
         let bound = 2.0 * full.payload_bytes_per_step + 200.0;
         verdicts.push(Verdict::at_most("ledger bytes of a step", full.ledger_bytes_per_step, bound, "bytes"));
     }
@@ -32,6 +35,8 @@ pub(super) fn of(report: &Report) -> Vec<Verdict> {
     for row in &report.neighbour {
         let what = format!("another's single runs beside a burst, provider {} ms, p99", row.provider_ms);
         verdicts.push(Verdict::at_most(what, row.meanwhile.p99, 1_000.0, "ms"));
+        let what = format!("runs of a burst that are left in the end, provider {} ms", row.provider_ms);
+        verdicts.push(Verdict::at_most(what, row.left as f64, 0.0, "runs"));
     }
     if let (Some(first), Some(last)) = (report.history.first(), report.history.last()) {
         let what = format!("CPU of a step with {} runs of history, of {} runs'", last.history_runs, first.history_runs);

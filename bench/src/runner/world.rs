@@ -64,6 +64,11 @@ pub(super) struct World {
     runs: AtomicU64,
 }
 
+/// As the runner's own is.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().max_blocking_threads(32).enable_all().build()?)
+}
+
 /// Where the log is.
 fn log_settings(directory: &Path) -> eventlog::embedded::Settings {
     eventlog::embedded::Settings {
