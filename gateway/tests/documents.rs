@@ -26,7 +26,7 @@ Made of the rows of `gateway/presets.toml`; `tidegate schemes show NAME` prints 
 fn row(scheme: &Scheme) -> String {
     let row = scheme.declaration();
     let algorithm = serde_json::to_value(row.algorithm).unwrap();
-    let aliases = row.aliases.iter().map(|alias| format!(", `{alias}`")).collect::<String>();
+    let aliases = row.aliases.iter().map(|alias| format!(", `{alias}`")).collect::<Vec<_>>().concat();
     let body = if scheme.covers_body() { "covered" } else { "not covered" };
     let id = match (&row.delivery_id, scheme.delivery_id_signed()) {
         (None, _) => "",

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use domain::{Clock, NodeId, SystemClock, TenantId};
 use eventlog::{EmbeddedLog, EventLog};
-use runner::admission::{self, Admission, Triggers};
+use runner::admission::{self, Admission, Letters, Triggers};
 use runner::automation::cache::Bounds;
 use runner::automation::{
     CompiledAutomations, DefinitionStore, Draft, EmbeddedDefinitions, Format, embedded as definitions,
@@ -149,6 +149,7 @@ impl World {
                 triggers: Triggers::new(definitions, compiled, events, Arc::clone(&clock)),
                 queue: Arc::new(queue.clone()),
                 clock: Arc::clone(&clock),
+                letters: Letters::in_memory(),
             };
             let (admission, handle) = Admission::new(parts, admission::Settings::default());
             tasks.push(tokio::spawn(admission.run(stopped)));
